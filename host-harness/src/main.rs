@@ -1,0 +1,2 @@
+//! The `tutti` command.
+fn main() {}
