@@ -1,7 +1,8 @@
 //! Messages of the bridge, generated from `proto/bridge/v1/bridge.proto`, which states what each call does.
 
 /// Protocol version 1.
-#[expect(clippy::enum_variant_names, clippy::doc_markdown, reason = "generated; the .proto holds the text")]
+#[rustfmt::skip]
+#[allow(missing_docs, clippy::all, reason = "generated; the .proto holds the text")]
 pub mod v1;
 
 /// The version [`v1::Request::version`] carries.

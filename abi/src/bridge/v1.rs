@@ -4,7 +4,10 @@ pub struct Request {
     /// Protocol version of the caller, 1 today. A host answers a version it doesn't speak with UNSUPPORTED_VERSION.
     #[prost(uint32, tag = "1")]
     pub version: u32,
-    #[prost(oneof = "request::Call", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18")]
+    #[prost(
+        oneof = "request::Call",
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18"
+    )]
     pub call: ::core::option::Option<request::Call>,
 }
 /// Nested message and enum types in `Request`.
@@ -49,7 +52,10 @@ pub mod request {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Response {
-    #[prost(oneof = "response::Result", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15")]
+    #[prost(
+        oneof = "response::Result",
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15"
+    )]
     pub result: ::core::option::Option<response::Result>,
 }
 /// Nested message and enum types in `Response`.
@@ -96,7 +102,17 @@ pub struct Error {
 }
 /// Nested message and enum types in `Error`.
 pub mod error {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
     #[repr(i32)]
     pub enum Code {
         Internal = 0,
@@ -253,7 +269,10 @@ pub struct GroupState {
     #[prost(message, optional, tag = "1")]
     pub total: ::core::option::Option<Counts>,
     #[prost(btree_map = "string, message", tag = "2")]
-    pub roles: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, Counts>,
+    pub roles: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        Counts,
+    >,
     #[prost(int64, tag = "3")]
     pub now_ms: i64,
     /// creation of the oldest live member, 0: none
@@ -320,7 +339,10 @@ pub struct Quorum {
     pub at_least: u32,
     /// per role, on top of at_least
     #[prost(btree_map = "string, uint32", tag = "3")]
-    pub roles: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, u32>,
+    pub roles: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        u32,
+    >,
     /// members already let go or bound don't count
     #[prost(bool, tag = "4")]
     pub only_waiting: bool,
@@ -346,7 +368,10 @@ pub struct QuorumState {
     #[prost(uint32, tag = "1")]
     pub have: u32,
     #[prost(btree_map = "string, uint32", tag = "2")]
-    pub roles: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, u32>,
+    pub roles: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        u32,
+    >,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Lost {
@@ -372,7 +397,17 @@ pub struct GroupLeaveReply {
 }
 /// Nested message and enum types in `GroupLeaveReply`.
 pub mod group_leave_reply {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
     #[repr(i32)]
     pub enum Was {
         /// never joined, or left before
@@ -483,7 +518,17 @@ pub struct Member {
 }
 /// Nested message and enum types in `Member`.
 pub mod member {
-    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+    #[derive(
+        Clone,
+        Copy,
+        Debug,
+        PartialEq,
+        Eq,
+        Hash,
+        PartialOrd,
+        Ord,
+        ::prost::Enumeration
+    )]
     #[repr(i32)]
     pub enum State {
         Gated = 0,
@@ -704,7 +749,10 @@ pub struct MetricAdd {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
     #[prost(btree_map = "string, string", tag = "2")]
-    pub labels: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
+    pub labels: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
     #[prost(double, tag = "3")]
     pub value: f64,
     #[prost(string, tag = "4")]
@@ -716,7 +764,10 @@ pub struct MetricObserve {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
     #[prost(btree_map = "string, string", tag = "2")]
-    pub labels: ::prost::alloc::collections::BTreeMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
+    pub labels: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
     #[prost(double, tag = "3")]
     pub value: f64,
     #[prost(string, tag = "4")]
