@@ -6,7 +6,7 @@ pub struct Request {
     pub version: u32,
     #[prost(
         oneof = "request::Call",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19"
     )]
     pub call: ::core::option::Option<request::Call>,
 }
@@ -48,13 +48,15 @@ pub mod request {
         MetricAdd(super::MetricAdd),
         #[prost(message, tag = "18")]
         MetricObserve(super::MetricObserve),
+        #[prost(message, tag = "19")]
+        GroupShapes(super::GroupShapes),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Response {
     #[prost(
         oneof = "response::Result",
-        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15"
+        tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15, 16"
     )]
     pub result: ::core::option::Option<response::Result>,
 }
@@ -91,6 +93,8 @@ pub mod response {
         NodesVictims(super::NodesVictimsReply),
         #[prost(message, tag = "15")]
         PodsEvict(super::PodsEvictReply),
+        #[prost(message, tag = "16")]
+        GroupShapes(super::GroupShapesReply),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -171,6 +175,9 @@ pub struct GroupSource {
     /// the group's unscheduled members.
     #[prost(message, optional, tag = "4")]
     pub object: ::core::option::Option<Resource>,
+    /// Names of labels or annotations whose values GroupState.facts carries: what describes a group that has no object.
+    #[prost(string, repeated, tag = "7")]
+    pub facts: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(oneof = "group_source::ValueFrom", tags = "2, 3")]
     pub value_from: ::core::option::Option<group_source::ValueFrom>,
     /// Where a member's role stands, for per-role counts. None: all members have the role "".
@@ -233,10 +240,10 @@ pub struct Counts {
     /// has scheduling gates, no node
     #[prost(uint32, tag = "1")]
     pub gated: u32,
-    /// in the scheduler's queue or cycle
+    /// in the scheduler's queue or cycle, or rejected and about to go back there
     #[prost(uint32, tag = "2")]
     pub unscheduled: u32,
-    /// held at Permit
+    /// held at Permit, undecided
     #[prost(uint32, tag = "3")]
     pub waiting: u32,
     /// let go by GroupAllow, or has a node; not yet running
@@ -302,6 +309,16 @@ pub struct GroupState {
     /// with_object, and the group's source names a resource
     #[prost(message, optional, tag = "12")]
     pub object: ::core::option::Option<Object>,
+    /// as set by GroupBackoff
+    #[prost(string, tag = "13")]
+    pub note: ::prost::alloc::string::String,
+    /// The source's facts as the oldest live member (by creation, then uid) carries them: its label of that name, else its
+    /// annotation. A name it doesn't carry is absent.
+    #[prost(btree_map = "string, string", tag = "14")]
+    pub facts: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        ::prost::alloc::string::String,
+    >,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Blocked {
@@ -460,7 +477,8 @@ pub struct GroupActivate {
     #[prost(string, tag = "2")]
     pub except_uid: ::prost::alloc::string::String,
 }
-/// Not before until_ms; the host activates the group then. until_ms 0 ends a backoff.
+/// Not before until_ms; the host activates the group then. until_ms 0 ends a backoff. The three values are kept as they
+/// are, past until_ms too; a release and the last member's end set them to zero.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GroupBackoff {
     #[prost(string, tag = "1")]
@@ -469,9 +487,12 @@ pub struct GroupBackoff {
     pub until_ms: i64,
     #[prost(uint32, tag = "3")]
     pub attempt: u32,
+    /// the guest's own, e.g. what it last told the user
+    #[prost(string, tag = "4")]
+    pub note: ::prost::alloc::string::String,
 }
 /// Puts the group on the list of blocked groups, or takes it off. A release or the last member's end takes it off too.
-/// A group that is already on it keeps its place in time.
+/// A group that is already on it keeps its place in time and takes the new rank and note.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GroupBlock {
     #[prost(string, tag = "1")]
@@ -482,6 +503,40 @@ pub struct GroupBlock {
     pub rank: i64,
     #[prost(bytes = "vec", tag = "4")]
     pub note: ::prost::alloc::vec::Vec<u8>,
+}
+/// What the group's unscheduled members ask of a node, the caller included: members with the same role, priority,
+/// requests, node name, node selector, node affinity and tolerations are one shape.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct GroupShapes {
+    #[prost(string, tag = "1")]
+    pub key: ::prost::alloc::string::String,
+    /// the pod that asks, or ""
+    #[prost(string, tag = "2")]
+    pub uid: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct GroupShapesReply {
+    /// every resource a member requests, "pods" included; units as in NodesFree
+    #[prost(string, repeated, tag = "1")]
+    pub resources: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// ordered by their oldest member
+    #[prost(message, repeated, tag = "2")]
+    pub shapes: ::prost::alloc::vec::Vec<Shape>,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Shape {
+    #[prost(uint32, tag = "1")]
+    pub count: u32,
+    /// the oldest member
+    #[prost(string, tag = "2")]
+    pub uid: ::prost::alloc::string::String,
+    #[prost(string, tag = "3")]
+    pub role: ::prost::alloc::string::String,
+    #[prost(int32, tag = "4")]
+    pub priority: i32,
+    /// of one member, one figure per resource; effective, as the scheduler counts them
+    #[prost(sint64, repeated, tag = "5")]
+    pub requests: ::prost::alloc::vec::Vec<i64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GroupMembers {
@@ -704,6 +759,9 @@ pub struct Victim {
     /// a PodDisruptionBudget forbids it now
     #[prost(bool, tag = "7")]
     pub protected: bool,
+    /// has a deletionTimestamp: its room comes free without an eviction
+    #[prost(bool, tag = "8")]
+    pub terminating: bool,
 }
 /// Evicts running pods (delete, with a DisruptionTarget condition) and rejects waiting ones.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
