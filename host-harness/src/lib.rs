@@ -1,1 +1,4 @@
 //! The harness.
+
+pub mod bridge;
+pub mod guest;
