@@ -504,8 +504,8 @@ pub struct GroupBlock {
     #[prost(bytes = "vec", tag = "4")]
     pub note: ::prost::alloc::vec::Vec<u8>,
 }
-/// What the group's unscheduled members ask of a node, the caller included: members with the same role, priority,
-/// requests, node name, node selector, node affinity and tolerations are one shape.
+/// What the group's members ask of a node: unscheduled, waiting, bound and running members with the same role, priority,
+/// requests, node name, node selector, node affinity and tolerations are one shape. The caller counts as unscheduled.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct GroupShapes {
     #[prost(string, tag = "1")]
@@ -526,16 +526,19 @@ pub struct GroupShapesReply {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Shape {
     #[prost(uint32, tag = "1")]
-    pub count: u32,
-    /// the oldest member
-    #[prost(string, tag = "2")]
-    pub uid: ::prost::alloc::string::String,
+    pub unscheduled: u32,
+    /// waiting, bound and running
+    #[prost(uint32, tag = "2")]
+    pub placed: u32,
+    /// the oldest unscheduled member, else the oldest
     #[prost(string, tag = "3")]
+    pub uid: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
     pub role: ::prost::alloc::string::String,
-    #[prost(int32, tag = "4")]
+    #[prost(int32, tag = "5")]
     pub priority: i32,
     /// of one member, one figure per resource; effective, as the scheduler counts them
-    #[prost(sint64, repeated, tag = "5")]
+    #[prost(sint64, repeated, tag = "6")]
     pub requests: ::prost::alloc::vec::Vec<i64>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
