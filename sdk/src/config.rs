@@ -1,0 +1,37 @@
+use core::str;
+
+use crate::Status;
+use crate::buffer::HostBytes;
+
+/// The plugin's `guestConfig`, as it stands in the scheduler's configuration. It never changes while the scheduler runs.
+#[derive(Debug)]
+pub struct Config(HostBytes);
+
+impl Config {
+    pub(crate) const fn new(bytes: HostBytes) -> Self {
+        Self(bytes)
+    }
+
+    /// The text; empty when nothing is configured.
+    ///
+    /// # Errors
+    /// It is not UTF-8.
+    pub fn as_str(&self) -> Result<&str, Status> {
+        str::from_utf8(&self.0)
+            .map_err(|e| Status::error(format!("guestConfig is not UTF-8 at byte {}", e.valid_up_to())))
+    }
+
+    /// Reads the text as JSON; an empty text is the default. Put `#[serde(deny_unknown_fields)]` on the type: then a
+    /// misspelt field is refused by name instead of ignored.
+    ///
+    /// # Errors
+    /// What is wrong, by field, line and column.
+    #[cfg(feature = "serde")]
+    pub fn parse<T: serde::de::DeserializeOwned + Default>(&self) -> Result<T, Status> {
+        let text = self.as_str()?;
+        if text.trim().is_empty() {
+            return Ok(T::default());
+        }
+        serde_json::from_str(text).map_err(|e| Status::error(format!("guestConfig: {e}")))
+    }
+}

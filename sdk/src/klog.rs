@@ -1,0 +1,65 @@
+//! Structured lines in the scheduler's own log.
+//!
+//! ```
+//! use kube_scheduler_sdk::klog;
+//!
+//! let (gang, waiting) = ("team/job-1", 3);
+//! klog::info("gang is complete", &[("gang", &gang), ("waiting", &waiting)]);
+//! ```
+//!
+//! The host prints infos and errors only, and of its two logging functions the one without key/values drops errors; so
+//! every line is sent with key/values, and one without gets `source="wasm"`.
+
+use core::fmt::Display;
+use std::fmt::Write;
+
+use kube_scheduler_abi::Severity;
+use kube_scheduler_abi::klog::logs_passes;
+
+use crate::raw;
+
+/// Logs at severity info.
+pub fn info(message: &str, pairs: &[(&str, &dyn Display)]) {
+    // Formatting costs more than asking.
+    if logs_passes(Severity::Info as i32, raw::severity()) {
+        log(Severity::Info, message, pairs);
+    }
+}
+
+/// Logs at severity error, which no configuration drops but `logSeverity: 3`.
+pub fn error(message: &str, pairs: &[(&str, &dyn Display)]) {
+    log(Severity::Error, message, pairs);
+}
+
+fn log(severity: Severity, message: &str, pairs: &[(&str, &dyn Display)]) {
+    let mut list = String::new();
+    for (key, value) in pairs {
+        push(&mut list, key);
+        push(&mut list, value);
+    }
+    if pairs.is_empty() {
+        push(&mut list, &"source");
+        push(&mut list, &"wasm");
+    }
+    raw::logs(severity as i32, message.as_bytes(), list.as_bytes());
+}
+
+/// Appends a NUL-terminated entry. The host skips empty entries, which would shift every pair after it, and takes a NUL
+/// for the end, so neither is let through.
+fn push(list: &mut String, entry: &dyn Display) {
+    struct NoNul<'a>(&'a mut String);
+    impl Write for NoNul<'_> {
+        fn write_str(&mut self, text: &str) -> core::fmt::Result {
+            self.0.extend(text.chars().map(|c| if c == '\0' { '\u{fffd}' } else { c }));
+            Ok(())
+        }
+    }
+    let start = list.len();
+    if write!(NoNul(list), "{entry}").is_err() {
+        list.push_str("(value failed to format)");
+    }
+    if list.len() == start {
+        list.push_str("\"\"");
+    }
+    list.push('\0');
+}

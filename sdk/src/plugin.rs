@@ -1,0 +1,196 @@
+//! One trait per extension point, named as in Kubernetes' `framework` package.
+
+use core::time::Duration;
+
+use kube_scheduler_abi::ClusterEvent;
+
+use crate::context::{BindingContext, CycleContext, NodeContext, PostFilterContext, PreScoreContext, TargetContext};
+use crate::{Config, Status};
+
+/// A plugin.
+///
+/// The scheduler runs several instances of a guest: one for the pod in its scheduling cycle, and one for each pod that
+/// waits at Permit or is being bound. What an instance remembers is therefore no truth about the cluster; keep
+/// configuration in `self`, and caches that may be wrong.
+pub trait Plugin: Sized + 'static {
+    /// Makes the plugin, at the first call of each instance.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration. The instance starts all the same, and every pod that comes to it gets this
+    /// status; the first call logs it.
+    fn new(config: &Config) -> Result<Self, Status>;
+}
+
+/// Which cluster events may make a pod schedulable that this plugin refused.
+pub trait EnqueueExtensions: Plugin {
+    /// The events; none stands for the host's default, any event of pods, nodes, claims, volumes and storage classes.
+    fn events_to_register(&self) -> Vec<ClusterEvent>;
+}
+
+/// What PreFilter found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PreFilterResult {
+    /// Any node may do.
+    AllNodes,
+    /// Only these nodes may do. None at all refuses the pod with code `UnschedulableAndUnresolvable`.
+    Nodes(Vec<String>),
+    /// This plugin has nothing to say about the pod: Filter, AddPod and RemovePod are not called for it.
+    Skip,
+}
+
+/// Once a pod and cycle, before any node is looked at.
+pub trait PreFilterPlugin: Plugin {
+    /// Looks at the pod.
+    ///
+    /// # Errors
+    /// [`Status::unresolvable`] refuses the pod; [`Status::unschedulable`] too, and lets preemption try.
+    fn pre_filter(&self, cx: &CycleContext) -> Result<PreFilterResult, Status>;
+}
+
+/// What-if changes of a node, between PreFilter and Filter: pods nominated to it, and victims of a preemption dry run.
+pub trait PreFilterExtensions: Plugin {
+    /// A pod joins the node.
+    ///
+    /// # Errors
+    /// The pod in the cycle can't go on.
+    fn add_pod(&self, cx: &TargetContext) -> Result<(), Status>;
+
+    /// A pod leaves the node.
+    ///
+    /// # Errors
+    /// The pod in the cycle can't go on.
+    fn remove_pod(&self, cx: &TargetContext) -> Result<(), Status>;
+}
+
+/// Per node: may the pod run there.
+pub trait FilterPlugin: Plugin {
+    /// Looks at the pod on the node.
+    ///
+    /// # Errors
+    /// [`Status::unschedulable`], or [`Status::unresolvable`] where preemption can't help; [`Status::error`] ends the
+    /// pod's cycle.
+    fn filter(&self, cx: &NodeContext) -> Result<(), Status>;
+}
+
+/// What PostFilter achieved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PostFilterResult {
+    /// The pod will be schedulable on this node; it is nominated there.
+    Nominate(String),
+    /// The pod is not schedulable, and its nomination is to be taken back.
+    ClearNomination(Status),
+    /// The pod will be schedulable; its nomination stays as it is. PostFilter plugins after this one are not called.
+    Done,
+}
+
+/// No node passed Filter.
+pub trait PostFilterPlugin: Plugin {
+    /// Tries to make room.
+    ///
+    /// # Errors
+    /// [`Status::unschedulable`]: it couldn't; the next PostFilter plugin, such as preemption, is called.
+    fn post_filter(&self, cx: &PostFilterContext) -> Result<PostFilterResult, Status>;
+}
+
+/// What PreScore found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PreScoreResult {
+    /// Call Score for each node.
+    Score,
+    /// This plugin has nothing to say: Score is not called for the pod.
+    Skip,
+}
+
+/// Before scoring, when more than one node passed.
+pub trait PreScorePlugin: Plugin {
+    /// Looks at the pod and the nodes that passed.
+    ///
+    /// # Errors
+    /// [`Status::error`] ends the pod's cycle.
+    fn pre_score(&self, cx: &PreScoreContext) -> Result<PreScoreResult, Status>;
+}
+
+/// The worst score.
+pub const MIN_NODE_SCORE: i64 = 0;
+/// The best score.
+pub const MAX_NODE_SCORE: i64 = 100;
+
+/// Per node: how good.
+pub trait ScorePlugin: Plugin {
+    /// Rates the pod on the node from [`MIN_NODE_SCORE`] to [`MAX_NODE_SCORE`], on its own: there is no normalising
+    /// afterwards.
+    ///
+    /// # Errors
+    /// [`Status::error`] ends the pod's cycle, as does a score out of range.
+    fn score(&self, cx: &NodeContext) -> Result<i64, Status>;
+}
+
+/// The pod is assumed on a node; and, perhaps, isn't any more.
+pub trait ReservePlugin: Plugin {
+    /// The pod is assumed on the node.
+    ///
+    /// # Errors
+    /// The pod gives the node up; [`unreserve`](Self::unreserve) is called.
+    fn reserve(&self, cx: &NodeContext) -> Result<(), Status>;
+
+    /// The pod gives the node up. May come without a reserve before, more than once, and on the instance of another pod.
+    ///
+    /// # Errors
+    /// Is logged.
+    fn unreserve(&self, cx: &BindingContext) -> Result<(), Status>;
+}
+
+/// What Permit decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PermitResult {
+    /// Go on.
+    Allow,
+    /// Wait, at most this long; the scheduler rejects the pod then. More than 15 minutes count as 15 minutes.
+    Wait(Duration),
+}
+
+/// Last word of the scheduling cycle.
+pub trait PermitPlugin: Plugin {
+    /// Lets the pod pass, holds it or refuses it.
+    ///
+    /// # Errors
+    /// The pod gives the node up.
+    fn permit(&self, cx: &NodeContext) -> Result<PermitResult, Status>;
+}
+
+/// Before the binding.
+pub trait PreBindPlugin: Plugin {
+    /// Prepares the binding.
+    ///
+    /// # Errors
+    /// The pod gives the node up.
+    fn pre_bind(&self, cx: &BindingContext) -> Result<(), Status>;
+}
+
+/// What Bind did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindResult {
+    /// The pod is bound: this plugin has made the API call. Saying so without having done it leaves a pod that holds its
+    /// node for ever and never runs.
+    Bound,
+    /// Let the next binder do it.
+    Skip,
+}
+
+/// The binding itself. The scheduler asks binders in order until one doesn't skip, and its own comes first by default.
+pub trait BindPlugin: Plugin {
+    /// Binds the pod to the node.
+    ///
+    /// # Errors
+    /// The pod gives the node up.
+    fn bind(&self, cx: &BindingContext) -> Result<BindResult, Status>;
+}
+
+/// After the binding.
+pub trait PostBindPlugin: Plugin {
+    /// The pod is bound.
+    ///
+    /// # Errors
+    /// Is logged.
+    fn post_bind(&self, cx: &BindingContext) -> Result<(), Status>;
+}

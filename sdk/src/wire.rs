@@ -1,0 +1,443 @@
+//! The protobuf wire format, read in place.
+//!
+//! A message is its bytes; a field is looked for when it is asked for. Nothing is allocated, and what isn't asked for
+//! is skipped by its length.
+
+use core::fmt;
+use core::marker::PhantomData;
+
+/// Why bytes of the host could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Malformed {
+    /// A message ends within a field.
+    Truncated,
+    /// A number takes more than 64 bits.
+    Varint,
+    /// A field has number 0, or a number above 2^29 - 1.
+    FieldNumber,
+    /// A field has another wire type than its definition.
+    WireType {
+        /// The field's number.
+        field: u32,
+    },
+    /// A string is not UTF-8.
+    Utf8 {
+        /// The field's number.
+        field: u32,
+    },
+    /// A single message stands twice; Kubernetes never writes that.
+    Repeated {
+        /// The field's number.
+        field: u32,
+    },
+    /// A resource quantity can't be read.
+    Quantity(crate::ParseQuantityError),
+    /// JSON of the host can't be read.
+    Json {
+        /// What was expected.
+        expected: &'static str,
+        /// Offset in bytes.
+        at: usize,
+    },
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated => f.write_str("malformed protobuf: the message ends within a field"),
+            Self::Varint => f.write_str("malformed protobuf: a varint is longer than 64 bits"),
+            Self::FieldNumber => f.write_str("malformed protobuf: bad field number"),
+            Self::WireType { field } => write!(f, "malformed protobuf: field {field} has the wrong wire type"),
+            Self::Utf8 { field } => write!(f, "malformed protobuf: field {field} is not UTF-8"),
+            Self::Repeated { field } => write!(f, "malformed protobuf: single field {field} stands twice"),
+            Self::Quantity(e) => e.fmt(f),
+            Self::Json { expected, at } => write!(f, "malformed JSON from the host: expected {expected} at byte {at}"),
+        }
+    }
+}
+
+impl core::error::Error for Malformed {}
+
+impl From<crate::ParseQuantityError> for Malformed {
+    fn from(e: crate::ParseQuantityError) -> Self {
+        Self::Quantity(e)
+    }
+}
+
+/// A read value, or why it can't be read.
+pub(crate) type Result<T, E = Malformed> = core::result::Result<T, E>;
+
+/// A field's value by wire type.
+#[derive(Clone, Copy, Debug)]
+pub enum Value<'a> {
+    Varint(u64),
+    Bytes(&'a [u8]),
+    /// Fixed widths and groups: no Kubernetes message read here has them.
+    Other,
+}
+
+/// The fields of a message, in the order of the bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) const fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    fn varint(&mut self) -> Result<u64> {
+        // The most frequent case by far: one byte.
+        if let [first @ 0..=0x7f, rest @ ..] = self.rest {
+            self.rest = rest;
+            return Ok(u64::from(*first));
+        }
+        let mut value = 0u64;
+        for (i, &byte) in self.rest.iter().take(10).enumerate() {
+            if i == 9 && byte > 1 {
+                return Err(Malformed::Varint);
+            }
+            value |= u64::from(byte & 0x7f) << (7 * i);
+            if byte < 0x80 {
+                self.rest = &self.rest[i + 1..];
+                return Ok(value);
+            }
+        }
+        Err(if self.rest.len() >= 10 { Malformed::Varint } else { Malformed::Truncated })
+    }
+
+    fn take(&mut self, len: u64) -> Result<&'a [u8]> {
+        let len = usize::try_from(len).map_err(|_| Malformed::Truncated)?;
+        let (taken, rest) = self.rest.split_at_checked(len).ok_or(Malformed::Truncated)?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn key(&mut self) -> Result<(u32, u8)> {
+        let key = self.varint()?;
+        match u32::try_from(key >> 3) {
+            Ok(number @ 1..=0x1fff_ffff) => Ok((number, (key & 7) as u8)),
+            _ => Err(Malformed::FieldNumber),
+        }
+    }
+
+    /// Groups are long deprecated, but a reader has to skip them; the depth is bounded as in prost.
+    fn skip_group(&mut self, number: u32, depth: u32) -> Result<()> {
+        if depth == 0 {
+            return Err(Malformed::WireType { field: number });
+        }
+        loop {
+            let (inner, wire_type) = self.key()?;
+            if wire_type == 4 {
+                return if inner == number { Ok(()) } else { Err(Malformed::WireType { field: inner }) };
+            }
+            self.value(inner, wire_type, depth - 1)?;
+        }
+    }
+
+    fn value(&mut self, number: u32, wire_type: u8, depth: u32) -> Result<Value<'a>> {
+        Ok(match wire_type {
+            0 => Value::Varint(self.varint()?),
+            1 => self.take(8).map(|_| Value::Other)?,
+            2 => {
+                let len = self.varint()?;
+                Value::Bytes(self.take(len)?)
+            }
+            3 => self.skip_group(number, depth).map(|()| Value::Other)?,
+            5 => self.take(4).map(|_| Value::Other)?,
+            _ => return Err(Malformed::WireType { field: number }),
+        })
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u32, Value<'a>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let field = self.key().and_then(|(number, wire_type)| Ok((number, self.value(number, wire_type, 100)?)));
+        if field.is_err() {
+            self.rest = &[];
+        }
+        Some(field)
+    }
+}
+
+/// A message: its bytes, typed.
+pub trait Message<'a>: Copy {
+    /// The message with these bytes. They are read when a field is asked for.
+    fn from_bytes(bytes: &'a [u8]) -> Self;
+
+    /// The encoded message.
+    fn as_bytes(&self) -> &'a [u8];
+}
+
+/// One value of a field.
+pub trait FieldValue<'a>: Sized {
+    /// A message, which may stand but once.
+    const SINGLE: bool = false;
+
+    fn read(field: u32, value: Value<'a>) -> Result<Self>;
+}
+
+impl<'a> FieldValue<'a> for &'a str {
+    fn read(field: u32, value: Value<'a>) -> Result<Self> {
+        match value {
+            Value::Bytes(bytes) => core::str::from_utf8(bytes).map_err(|_| Malformed::Utf8 { field }),
+            _ => Err(Malformed::WireType { field }),
+        }
+    }
+}
+
+impl<'a> FieldValue<'a> for &'a [u8] {
+    fn read(field: u32, value: Value<'a>) -> Result<Self> {
+        match value {
+            Value::Bytes(bytes) => Ok(bytes),
+            _ => Err(Malformed::WireType { field }),
+        }
+    }
+}
+
+macro_rules! varints {
+    ($($type:ty: $convert:expr;)*) => {$(
+        impl<'a> FieldValue<'a> for $type {
+                    fn read(field: u32, value: Value<'a>) -> Result<Self> {
+                match value {
+                    Value::Varint(v) => Ok($convert(v)),
+                    _ => Err(Malformed::WireType { field }),
+                }
+            }
+        }
+    )*};
+}
+
+// Both truncate as protobuf does: an int32 is written as 64 bits.
+const fn to_i64(v: u64) -> i64 {
+    v as i64
+}
+const fn to_i32(v: u64) -> i32 {
+    v as i32
+}
+const fn to_bool(v: u64) -> bool {
+    v != 0
+}
+varints! {
+    i64: to_i64;
+    i32: to_i32;
+    bool: to_bool;
+}
+
+/// How an accessor reads its field.
+pub(crate) trait Field<'a>: Sized {
+    fn get(message: &'a [u8], field: u32) -> Result<Self>;
+}
+
+/// The last value of a field.
+fn last<'a, T: FieldValue<'a>>(message: &'a [u8], field: u32) -> Result<Option<T>> {
+    let mut found = None;
+    for entry in Fields::new(message) {
+        let (number, value) = entry?;
+        if number == field {
+            if T::SINGLE && found.is_some() {
+                return Err(Malformed::Repeated { field });
+            }
+            found = Some(T::read(field, value)?);
+        }
+    }
+    Ok(found)
+}
+
+impl<'a, T: FieldValue<'a>> Field<'a> for Option<T> {
+    fn get(message: &'a [u8], field: u32) -> Result<Self> {
+        last(message, field)
+    }
+}
+
+macro_rules! required_fields {
+    ($($type:ty),*) => {$(
+        impl<'a> Field<'a> for $type {
+            fn get(message: &'a [u8], field: u32) -> Result<Self> {
+                Ok(last(message, field)?.unwrap_or_default())
+            }
+        }
+    )*};
+}
+required_fields!(&'a str, i64, i32, bool);
+
+/// The values of a repeated field, read one by one.
+#[derive(Clone, Copy)]
+pub struct Repeated<'a, T> {
+    fields: Fields<'a>,
+    field: u32,
+    of: PhantomData<T>,
+}
+
+impl<'a, T> Field<'a> for Repeated<'a, T> {
+    fn get(message: &'a [u8], field: u32) -> Result<Self> {
+        Ok(Self { fields: Fields::new(message), field, of: PhantomData })
+    }
+}
+
+impl<'a, T: FieldValue<'a>> Iterator for Repeated<'a, T> {
+    type Item = Result<T>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match self.fields.next()? {
+                Ok((number, value)) if number == self.field => return Some(T::read(number, value)),
+                Ok(_) => {}
+                Err(e) => return Some(Err(e)),
+            }
+        }
+    }
+}
+
+impl<T> fmt::Debug for Repeated<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Repeated(field {})", self.field)
+    }
+}
+
+/// Reads key (field 1) and value (field 2) of a map entry.
+fn entry(bytes: &[u8]) -> Result<(&str, Value<'_>)> {
+    let mut key = "";
+    let mut value = Value::Bytes(&[]);
+    for field in Fields::new(bytes) {
+        match field? {
+            (1, v) => key = <&str>::read(1, v)?,
+            (2, v) => value = v,
+            _ => {}
+        }
+    }
+    Ok((key, value))
+}
+
+/// A map with string keys: labels, annotations, resources.
+#[derive(Clone, Copy)]
+pub struct Map<'a, V> {
+    entries: Repeated<'a, &'a [u8]>,
+    of: PhantomData<V>,
+}
+
+impl<'a, V> Field<'a> for Map<'a, V> {
+    fn get(message: &'a [u8], field: u32) -> Result<Self> {
+        Ok(Self { entries: Repeated::get(message, field)?, of: PhantomData })
+    }
+}
+
+impl<'a, V: FieldValue<'a>> Map<'a, V> {
+    /// The value under a key.
+    ///
+    /// # Errors
+    /// The bytes before the end of the map are malformed.
+    pub fn get(self, key: &str) -> Result<Option<V>> {
+        let mut found = None;
+        for bytes in self.entries {
+            let (k, value) = entry(bytes?)?;
+            if k == key {
+                // As with every protobuf map, the last entry wins.
+                found = Some(V::read(2, value)?);
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl<'a, V: FieldValue<'a>> Iterator for Map<'a, V> {
+    type Item = Result<(&'a str, V)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let bytes = self.entries.next()?;
+        Some(bytes.and_then(entry).and_then(|(key, value)| Ok((key, V::read(2, value)?))))
+    }
+}
+
+impl<V> fmt::Debug for Map<'_, V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Map(field {})", self.entries.field)
+    }
+}
+
+impl<'a> FieldValue<'a> for crate::Quantity {
+    const SINGLE: bool = true;
+
+    /// resource.Quantity is a message whose only field is its text.
+    fn read(field: u32, value: Value<'a>) -> Result<Self> {
+        let message = <&[u8]>::read(field, value)?;
+        let text = <&str as Field>::get(message, 1)?;
+        // A Quantity that was never set has no text; Go reads it as 0.
+        if text.is_empty() { Ok(Self::ZERO) } else { Ok(text.parse()?) }
+    }
+}
+
+/// Declares readers: a struct over the message's bytes with one accessor per field.
+macro_rules! messages {
+    ($(
+        $(#[$meta:meta])*
+        $name:ident { $($(#[$field_meta:meta])* $field:ident: $type:ty = $number:literal;)* }
+    )*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Copy, Default, PartialEq, Eq)]
+        pub struct $name<'a>(&'a [u8]);
+
+        impl<'a> $name<'a> {
+            $(
+                $(#[$field_meta])*
+                ///
+                /// # Errors
+                /// The bytes are malformed.
+                pub fn $field(self) -> $crate::wire::Result<$type> {
+                    <$type as $crate::wire::Field>::get(self.0, $number)
+                }
+            )*
+        }
+
+        impl<'a> $crate::wire::Message<'a> for $name<'a> {
+            fn from_bytes(bytes: &'a [u8]) -> Self {
+                Self(bytes)
+            }
+
+            fn as_bytes(&self) -> &'a [u8] {
+                self.0
+            }
+        }
+
+        impl<'a> $crate::wire::FieldValue<'a> for $name<'a> {
+                    const SINGLE: bool = true;
+
+            fn read(field: u32, value: $crate::wire::Value<'a>) -> $crate::wire::Result<Self> {
+                <&[u8]>::read(field, value).map(Self)
+            }
+        }
+
+        impl<'a> $crate::wire::Field<'a> for $name<'a> {
+            fn get(message: &'a [u8], field: u32) -> $crate::wire::Result<Self> {
+                Ok(<Option<Self> as $crate::wire::Field>::get(message, field)?.unwrap_or_default())
+            }
+        }
+
+        impl core::fmt::Debug for $name<'_> {
+            fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+                let mut s = f.debug_struct(stringify!($name));
+                $(s.field(stringify!($field), &self.$field());)*
+                s.finish()
+            }
+        }
+    )*};
+}
+pub(crate) use messages;
+
+/// How long the message at the start of `padded` is, when zeros follow it: no field has number 0.
+pub(crate) fn zero_padded_len(padded: &[u8]) -> Result<usize> {
+    let mut fields = Fields::new(padded);
+    while fields.rest.first().is_some_and(|&b| b != 0) {
+        if let Some(Err(e)) = fields.next() {
+            return Err(e);
+        }
+    }
+    Ok(padded.len() - fields.rest.len())
+}
