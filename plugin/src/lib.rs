@@ -1,1 +1,195 @@
-//! The gang plugin.
+//! Gang scheduling for the stock kube-scheduler: all pods of a gang start together, or none does and none holds
+//! anything.
+//!
+//! [`gang`] decides, [`cycle`] carries a pod through the extension points, this file hangs both into the scheduler.
+//! docs/semantics.md states every rule.
+
+pub mod bridge;
+pub mod config;
+pub mod cycle;
+pub mod gang;
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use kube_scheduler_sdk::bridge::Bridge;
+use kube_scheduler_sdk::prelude::*;
+
+use crate::cycle::{Cycle, Member, Permit, PostFilter, PreFilter, Refusal};
+use crate::gang::membership::{self, CONVENTIONS, Labelled};
+use crate::gang::reason::Reason;
+
+/// The plugin.
+#[derive(Debug)]
+pub struct Gang {
+    /// What is wrong with it is told to gang pods; others don't suffer from it.
+    config: Result<config::Config, String>,
+    bridge: Bridge,
+    /// What PreFilter said of the pod in the cycle, for PostFilter. No truth about the cluster: if it's lost, PostFilter
+    /// takes the pod for one that found no node.
+    refused: RefCell<Option<(String, Refusal)>>,
+}
+
+struct PodLabels<'a>(Pod<'a>);
+
+impl<'a> Labelled<'a> for PodLabels<'a> {
+    fn label(&self, name: &str) -> Option<&'a str> {
+        self.0.label(name).ok().flatten()
+    }
+
+    fn annotation(&self, name: &str) -> Option<&'a str> {
+        self.0.annotation(name).ok().flatten()
+    }
+}
+
+impl Gang {
+    /// The pod as a gang's member, `None` for an ordinary pod.
+    fn member(pod: Pod<'_>) -> Result<Option<Member>, Status> {
+        let labels = PodLabels(pod);
+        let gang = match membership::of(&labels, pod.namespace()?) {
+            Ok(None) => return Ok(None),
+            Ok(Some(gang)) => gang,
+            Err(conflict) => return Err(Status::unresolvable(Reason::Conflict(conflict).to_string())),
+        };
+        let spec = pod.spec()?;
+        let facts = gang.convention.facts.iter().filter_map(|&name| {
+            let value = labels.label(name).or_else(|| labels.annotation(name))?;
+            Some((name.to_owned(), value.to_owned()))
+        });
+        Ok(Some(Member {
+            uid: pod.uid()?.into(),
+            name: pod.name()?.into(),
+            priority: spec.priority()?.unwrap_or(0),
+            preempts: spec.preemption_policy()? != Some("Never"),
+            facts: facts.collect(),
+            gang,
+        }))
+    }
+
+    fn cycle(&self) -> Result<Cycle<'_, Bridge>, Status> {
+        match &self.config {
+            Ok(config) => Ok(Cycle { bridge: &self.bridge, config }),
+            Err(problem) => Err(Status::unresolvable(Reason::Config(problem.clone()).to_string())),
+        }
+    }
+
+    /// Takes what PreFilter said of this pod.
+    fn take_refusal(&self, uid: &str) -> Option<Refusal> {
+        self.refused.take().filter(|(refused, _)| refused == uid).map(|(_, refusal)| refusal)
+    }
+}
+
+impl Plugin for Gang {
+    fn new(config: &Config) -> Result<Self, Status> {
+        let config = config
+            .parse::<config::Config>()
+            .map_err(|status| status.reason().to_owned())
+            .and_then(config::Config::checked);
+        if let Err(problem) = &config {
+            klog::error("gang plugin refuses gangs until its configuration is right", &[("problem", problem)]);
+        }
+        let bridge = Bridge::new(CONVENTIONS.into_iter().map(membership::Convention::source).collect());
+        Ok(Self { config, bridge, refused: RefCell::default() })
+    }
+}
+
+impl EnqueueExtensions for Gang {
+    fn events_to_register(&self) -> Vec<ClusterEvent> {
+        let node = Action::ADD.or(Action::UPDATE_NODE_ALLOCATABLE).or(Action::UPDATE_NODE_LABEL);
+        vec![
+            ClusterEvent { resource: EventResource::Pod, action: Action::DELETE },
+            ClusterEvent { resource: EventResource::Node, action: node.or(Action::UPDATE_NODE_TAINT) },
+        ]
+    }
+}
+
+impl PreFilterPlugin for Gang {
+    fn pre_filter(&self, cx: &CycleContext) -> Result<PreFilterResult, Status> {
+        let Some(member) = Self::member(cx.pod()?)? else { return Ok(PreFilterResult::Skip) };
+        self.refused.take();
+        let refusal = match self.cycle() {
+            Ok(cycle) => match cycle.pre_filter(&member) {
+                PreFilter::Go => return Ok(PreFilterResult::Skip),
+                PreFilter::Refuse(refusal) => refusal,
+            },
+            Err(status) => Refusal { reason: status.reason().to_owned(), preemption_may_help: false },
+        };
+        let status = if refusal.preemption_may_help {
+            Status::unschedulable(refusal.reason.clone())
+        } else {
+            Status::unresolvable(refusal.reason.clone())
+        };
+        self.refused.replace(Some((member.uid, refusal)));
+        Err(status)
+    }
+}
+
+impl FilterPlugin for Gang {
+    fn filter(&self, _: &NodeContext) -> Result<(), Status> {
+        Ok(())
+    }
+}
+
+impl PostFilterPlugin for Gang {
+    fn post_filter(&self, cx: &PostFilterContext) -> Result<PostFilterResult, Status> {
+        let member = match Self::member(cx.pod()?) {
+            Ok(Some(member)) => member,
+            Ok(None) => return Err(Status::unschedulable("")),
+            Err(_) => return Err(Status::unresolvable("")),
+        };
+        let Ok(cycle) = self.cycle() else { return Err(Status::unresolvable("")) };
+        match cycle.post_filter(&member, self.take_refusal(&member.uid).as_ref()) {
+            PostFilter::Single => Err(Status::unschedulable("")),
+            PostFilter::Refuse(reason) => Err(Status::unresolvable(reason)),
+        }
+    }
+}
+
+impl PreScorePlugin for Gang {
+    fn pre_score(&self, _: &PreScoreContext) -> Result<PreScoreResult, Status> {
+        Ok(PreScoreResult::Skip)
+    }
+}
+
+impl ScorePlugin for Gang {
+    fn score(&self, _: &NodeContext) -> Result<i64, Status> {
+        Ok(0)
+    }
+}
+
+impl ReservePlugin for Gang {
+    fn reserve(&self, _: &NodeContext) -> Result<(), Status> {
+        Ok(())
+    }
+
+    fn unreserve(&self, cx: &BindingContext) -> Result<(), Status> {
+        let Ok(Some(member)) = Self::member(cx.pod()?) else { return Ok(()) };
+        self.cycle()?.unreserve(&member)?;
+        Ok(())
+    }
+}
+
+impl PermitPlugin for Gang {
+    fn permit(&self, cx: &NodeContext) -> Result<PermitResult, Status> {
+        let Some(member) = Self::member(cx.pod()?)? else { return Ok(PermitResult::Allow) };
+        match self.cycle()?.permit(&member) {
+            Ok(Permit::Allow) => Ok(PermitResult::Allow),
+            Ok(Permit::Wait(ms)) => Ok(PermitResult::Wait(Duration::from_millis(ms.into()))),
+            Err(reason) => Err(Status::unschedulable(reason)),
+        }
+    }
+}
+
+impl BindPlugin for Gang {
+    fn bind(&self, _: &BindingContext) -> Result<BindResult, Status> {
+        Ok(BindResult::Skip)
+    }
+}
+
+impl PostBindPlugin for Gang {
+    fn post_bind(&self, _: &BindingContext) -> Result<(), Status> {
+        Ok(())
+    }
+}
+
+plugin!(Gang: Enqueue, PreFilter, Filter, PostFilter, PreScore, Score, Reserve, Permit, Bind, PostBind);

@@ -129,6 +129,7 @@ impl Bridge {
         group_backoff(GroupBackoff) -> Done(Done);
         group_block(GroupBlock) -> Done(Done);
         group_members(GroupMembers) -> GroupMembers(GroupMembersReply);
+        group_shapes(GroupShapes) -> GroupShapes(GroupShapesReply);
         object_get(ObjectGet) -> ObjectGet(Object);
         nodes_free(NodesFree) -> NodesFree(NodesFreeReply);
         nodes_victims(NodesVictims) -> NodesVictims(NodesVictimsReply);
