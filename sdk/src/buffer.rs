@@ -7,12 +7,10 @@ use crate::wire::Message;
 /// What fits most pods; a larger reply makes the host be asked again.
 const INITIAL: usize = 2048;
 
-/// Buffers kept for the next read: the call's pod, its node, one looked up on the side, and a reply of the bridge.
-const SPARES: usize = 4;
-
 thread_local! {
-    // A Cell, not a RefCell: a trap in the middle must not leave a borrow behind, since the host goes on with the instance.
-    static SPARE: Cell<Vec<Vec<u8>>> = const { Cell::new(Vec::new()) };
+    // One buffer for the next read. A Cell, not a RefCell: a trap in the middle must not leave a borrow behind, since the
+    // host goes on with the instance.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// Bytes from the host, in a buffer that is used again when they are dropped.
@@ -23,22 +21,31 @@ pub struct HostBytes {
 }
 
 impl HostBytes {
-    /// Calls `read` with a buffer, again with a larger one if it answers that it needs more.
-    pub(crate) fn read(mut read: impl FnMut(&mut [u8]) -> usize) -> Self {
-        let mut spares = SPARE.take();
-        let mut buffer = spares.pop().unwrap_or_default();
-        SPARE.set(spares);
-        if buffer.is_empty() {
-            buffer = vec![0; INITIAL];
-        }
+    /// Calls one of the host's reading functions, again with a larger buffer if it answers that it needs more.
+    pub(crate) fn read(function: fn(&[u8], &mut [u8]) -> usize, key: &[u8]) -> Self {
+        let mut bytes = Self::spare(INITIAL);
         loop {
-            let len = read(&mut buffer);
-            if len <= buffer.len() {
-                return Self { buffer, len };
+            bytes.len = function(key, &mut bytes.buffer);
+            if bytes.len <= bytes.buffer.len() {
+                return bytes;
             }
             // At least doubles, so this ends.
-            buffer = vec![0; len.next_power_of_two()];
+            bytes.buffer = vec![0; bytes.len.next_power_of_two()];
         }
+    }
+
+    /// A buffer of at least this size, of whatever content.
+    pub(crate) fn spare(size: usize) -> Self {
+        let mut buffer = SPARE.take();
+        if buffer.len() < size {
+            buffer = vec![0; size];
+        }
+        Self { len: buffer.len(), buffer }
+    }
+
+    /// The whole buffer, to write into.
+    pub(crate) fn buffer_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer
     }
 
     /// Cuts off what follows.
@@ -57,11 +64,8 @@ impl Deref for HostBytes {
 
 impl Drop for HostBytes {
     fn drop(&mut self) {
-        let mut spares = SPARE.take();
-        if spares.len() < SPARES && !self.buffer.is_empty() {
-            spares.push(core::mem::take(&mut self.buffer));
-        }
-        SPARE.set(spares);
+        let spare = SPARE.take();
+        SPARE.set(if spare.len() < self.buffer.len() { core::mem::take(&mut self.buffer) } else { spare });
     }
 }
 

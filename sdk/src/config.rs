@@ -29,9 +29,9 @@ impl Config {
     #[cfg(feature = "serde")]
     pub fn parse<T: serde::de::DeserializeOwned + Default>(&self) -> Result<T, Status> {
         let text = self.as_str()?;
-        if text.trim().is_empty() {
+        if text.trim_ascii().is_empty() {
             return Ok(T::default());
         }
-        serde_json::from_str(text).map_err(|e| Status::error(format!("guestConfig: {e}")))
+        crate::json::de::from_str(text).map_err(|e| Status::error(format!("guestConfig: {e}")))
     }
 }

@@ -8,7 +8,7 @@ use kube_scheduler_abi::Code;
 
 use crate::Status;
 use crate::api::{Node, Pod};
-use crate::buffer::{NodeBuf, NodeListBuf, PodBuf};
+use crate::buffer::{HostBytes, NodeBuf, NodeListBuf, PodBuf};
 use crate::host::{self, Event, ImageState};
 
 /// Any call about a pod.
@@ -87,7 +87,7 @@ impl CycleContext {
 #[derive(Debug, Default)]
 pub struct NodeContext {
     base: CycleContext,
-    name: OnceCell<String>,
+    name: OnceCell<HostBytes>,
     node: OnceCell<NodeBuf>,
 }
 
@@ -200,7 +200,7 @@ impl TargetContext {
 #[derive(Debug, Default)]
 pub struct BindingContext {
     base: PodContext,
-    name: OnceCell<String>,
+    name: OnceCell<HostBytes>,
 }
 
 impl Deref for BindingContext {
@@ -221,9 +221,12 @@ impl BindingContext {
     }
 }
 
-fn node_name(cell: &OnceCell<String>) -> Result<&str, Status> {
-    lazily(cell, || host::current_node_name()?.ok_or_else(|| Status::error("the host names no node for this call")))
-        .map(String::as_str)
+fn node_name(cell: &OnceCell<HostBytes>) -> Result<&str, Status> {
+    match core::str::from_utf8(cell.get_or_init(host::current_node_name)) {
+        Ok("") => Err(Status::error("the host names no node for this call")),
+        Ok(name) => Ok(name),
+        Err(_) => Err(Status::error("the host names a node that is not UTF-8")),
+    }
 }
 
 fn lazily<T>(cell: &OnceCell<T>, get: impl FnOnce() -> Result<T, Status>) -> Result<&T, Status> {

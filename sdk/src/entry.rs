@@ -93,7 +93,7 @@ pub fn prefilter<P: PreFilterPlugin>(slot: &Slot<P>) -> i32 {
                 let mut list = Vec::new();
                 for node in nodes {
                     names::push(&mut list, &node)
-                        .map_err(|e| Status::error(format!("PreFilter named the node {node:?}: {e}")))?;
+                        .map_err(|e| Status::error(format!("PreFilter named the node \"{node}\": {e}")))?;
                 }
                 raw::result_node_names(&list);
                 Ok(Code::Success)

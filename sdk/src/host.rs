@@ -5,8 +5,6 @@
 //! extension point but Unreserve, PreBind, Bind and PostBind: beside the cycle the snapshot is being rewritten, and
 //! reading it then can crash the scheduler.
 
-use std::borrow::Cow;
-
 use kube_scheduler_abi::{Code, bridge};
 
 use crate::buffer::{HostBytes, NodeBuf, NodeListBuf, PodBuf};
@@ -17,28 +15,19 @@ use crate::{Config, Status, raw};
 /// The pod of this call; none in `enqueue`.
 #[must_use]
 pub fn current_pod() -> Option<PodBuf> {
-    non_empty(HostBytes::read(|buf| raw::current_pod(&[], buf))).map(PodBuf::new)
+    non_empty(HostBytes::read(raw::current_pod, &[])).map(PodBuf::new)
 }
 
 /// The pod that joins or leaves the node; in AddPod and RemovePod only.
 #[must_use]
 pub fn target_pod() -> Option<PodBuf> {
-    non_empty(HostBytes::read(|buf| raw::target_pod(&[], buf))).map(PodBuf::new)
+    non_empty(HostBytes::read(raw::target_pod, &[])).map(PodBuf::new)
 }
 
-/// The name of this call's node, where there is one.
-///
-/// # Errors
-/// The name is not UTF-8.
-pub fn current_node_name() -> Result<Option<String>> {
-    let bytes = HostBytes::read(|buf| raw::current_node_name(&[], buf));
-    if bytes.is_empty() {
-        return Ok(None);
-    }
-    match core::str::from_utf8(&bytes) {
-        Ok(name) => Ok(Some(name.to_owned())),
-        Err(_) => Err(wire::Malformed::Utf8 { field: 0 }),
-    }
+/// The name of this call's node; empty where there is none.
+#[must_use]
+pub fn current_node_name() -> HostBytes {
+    HostBytes::read(raw::current_node_name, &[])
 }
 
 /// A node by name. Reads the snapshot.
@@ -52,13 +41,13 @@ pub fn node(name: &str) -> Option<NodeBuf> {
 }
 
 pub(crate) fn node_by_bytes(name: &[u8]) -> Option<HostBytes> {
-    non_empty(HostBytes::read(|buf| raw::node(name, buf)))
+    non_empty(HostBytes::read(raw::node, name))
 }
 
 /// Every node. Reads the snapshot, and marshals the whole cluster at each call: tens of MB with thousands of nodes.
 #[must_use]
 pub fn node_list() -> NodeListBuf {
-    NodeListBuf::new(HostBytes::read(|buf| raw::node_list(&[], buf)))
+    NodeListBuf::new(HostBytes::read(raw::node_list, &[]))
 }
 
 /// The names of the nodes that passed Filter; in PreScore only.
@@ -66,12 +55,12 @@ pub fn node_list() -> NodeListBuf {
 /// # Errors
 /// The host's JSON is malformed.
 pub fn filtered_nodes() -> Result<Vec<String>> {
-    let bytes = HostBytes::read(|buf| raw::filtered_node_list(&[], buf));
+    let bytes = HostBytes::read(raw::filtered_node_list, &[]);
     let mut names = Vec::new();
     let mut reader = Reader::new(&bytes);
     if !reader.null() {
         reader.array(|r| {
-            names.push(r.string()?.into_owned());
+            names.push(r.string()?);
             Ok(())
         })?;
     }
@@ -85,9 +74,9 @@ pub fn filtered_nodes() -> Result<Vec<String>> {
 /// The host's JSON is malformed.
 pub fn node_to_status_map() -> Result<Vec<(String, Code)>> {
     let mut codes = Vec::new();
-    integers(&HostBytes::read(|buf| raw::node_to_status_map(&[], buf)), |name, code| {
+    integers(&HostBytes::read(raw::node_to_status_map, &[]), |name, code| {
         let code = i32::try_from(code).ok().and_then(Code::from_i32);
-        codes.push((name.into_owned(), code.unwrap_or(Code::Error)));
+        codes.push((name, code.unwrap_or(Code::Error)));
     })?;
     Ok(codes)
 }
@@ -99,9 +88,7 @@ pub fn node_to_status_map() -> Result<Vec<(String, Code)>> {
 /// The host's JSON is malformed.
 pub fn node_score_list() -> Result<Vec<(String, i64)>> {
     let mut scores = Vec::new();
-    integers(&HostBytes::read(|buf| raw::node_score_list(&[], buf)), |name, score| {
-        scores.push((name.into_owned(), score))
-    })?;
+    integers(&HostBytes::read(raw::node_score_list, &[]), |name, score| scores.push((name, score)))?;
     Ok(scores)
 }
 
@@ -121,15 +108,15 @@ pub struct ImageState {
 /// # Errors
 /// The host's JSON is malformed.
 pub fn node_image_states(node: &str) -> Result<Vec<ImageState>> {
-    let bytes = HostBytes::read(|buf| raw::node_image_states(node.as_bytes(), buf));
+    let bytes = HostBytes::read(raw::node_image_states, node.as_bytes());
     let mut images = Vec::new();
     let mut reader = Reader::new(&bytes);
     if !reader.null() {
         reader.object(|name, r| {
-            let mut image = ImageState { name: name.into_owned(), size: 0, num_nodes: 0 };
+            let mut image = ImageState { name, size: 0, num_nodes: 0 };
             if !r.null() {
                 r.object(|key, r| {
-                    match &*key {
+                    match key.as_str() {
                         "Size" => image.size = r.integer()?,
                         "NumNodes" => image.num_nodes = r.integer()?,
                         _ => r.skip()?,
@@ -148,7 +135,7 @@ pub fn node_image_states(node: &str) -> Result<Vec<ImageState>> {
 /// The plugin's configuration.
 #[must_use]
 pub fn config() -> Config {
-    Config::new(HostBytes::read(|buf| raw::get_config(&[], buf)))
+    Config::new(HostBytes::read(raw::get_config, &[]))
 }
 
 /// Rejects a pod that waits at Permit; whether it waited.
@@ -171,18 +158,12 @@ pub fn get_waiting_pod(uid: &str) -> Result<Option<PodBuf>, Status> {
     const LARGEST: usize = 4 << 20;
     let mut size = 16 << 10;
     while size <= LARGEST {
-        let mut first = true;
-        let mut bytes = HostBytes::read(|buf| {
-            // The first call finds whatever buffer is free; the answer makes it one of this size.
-            if core::mem::take(&mut first) && buf.len() < size {
-                return size;
-            }
-            // The function says neither whether nor how much it wrote. No message starts with 0xff, none holds a field 0.
-            buf.fill(0);
-            buf[0] = UNTOUCHED;
-            raw::get_waiting_pod(uid.as_bytes(), buf);
-            buf.len()
-        });
+        let mut bytes = HostBytes::spare(size);
+        // The function says neither whether nor how much it wrote. No message starts with 0xff, none holds a field 0.
+        let buffer = bytes.buffer_mut();
+        buffer.fill(0);
+        buffer[0] = UNTOUCHED;
+        raw::get_waiting_pod(uid.as_bytes(), buffer);
         match bytes[0] {
             UNTOUCHED => size = bytes.len() * 4,
             0 => return Ok(None),
@@ -275,7 +256,7 @@ fn non_empty(bytes: HostBytes) -> Option<HostBytes> {
 }
 
 /// Reads a map of names to numbers.
-fn integers(bytes: &[u8], mut entry: impl FnMut(Cow<'_, str>, i64)) -> Result<()> {
+fn integers(bytes: &[u8], mut entry: impl FnMut(String, i64)) -> Result<()> {
     let mut reader = Reader::new(bytes);
     if !reader.null() {
         reader.object(|name, r| {

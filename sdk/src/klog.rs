@@ -32,7 +32,7 @@ pub fn error(message: &str, pairs: &[(&str, &dyn Display)]) {
 }
 
 fn log(severity: Severity, message: &str, pairs: &[(&str, &dyn Display)]) {
-    let mut list = String::new();
+    let mut list = Vec::new();
     for (key, value) in pairs {
         push(&mut list, key);
         push(&mut list, value);
@@ -41,25 +41,19 @@ fn log(severity: Severity, message: &str, pairs: &[(&str, &dyn Display)]) {
         push(&mut list, &"source");
         push(&mut list, &"wasm");
     }
-    raw::logs(severity as i32, message.as_bytes(), list.as_bytes());
+    raw::logs(severity as i32, message.as_bytes(), &list);
 }
 
 /// Appends a NUL-terminated entry. The host skips empty entries, which would shift every pair after it, and takes a NUL
 /// for the end, so neither is let through.
-fn push(list: &mut String, entry: &dyn Display) {
-    struct NoNul<'a>(&'a mut String);
-    impl Write for NoNul<'_> {
-        fn write_str(&mut self, text: &str) -> core::fmt::Result {
-            self.0.extend(text.chars().map(|c| if c == '\0' { '\u{fffd}' } else { c }));
-            Ok(())
-        }
+fn push(list: &mut Vec<u8>, entry: &dyn Display) {
+    let mut text = String::new();
+    if write!(text, "{entry}").is_err() {
+        text.push_str("(value failed to format)");
     }
-    let start = list.len();
-    if write!(NoNul(list), "{entry}").is_err() {
-        list.push_str("(value failed to format)");
+    if text.is_empty() {
+        text.push_str("\"\"");
     }
-    if list.len() == start {
-        list.push_str("\"\"");
-    }
-    list.push('\0');
+    list.extend(text.bytes().map(|b| if b == 0 { b' ' } else { b }));
+    list.push(0);
 }

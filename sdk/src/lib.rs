@@ -1,6 +1,11 @@
 //! Write kube-scheduler plugins in Rust, as WebAssembly guests of kube-scheduler-wasm-extension.
 #![cfg_attr(not(test), warn(clippy::expect_used))]
 
+// A guest has one thread.
+#[cfg(all(feature = "talc", target_family = "wasm", not(target_feature = "atomics")))]
+#[global_allocator]
+static ALLOCATOR: talc::wasm::WasmDynamicTalc = talc::wasm::new_wasm_dynamic_allocator();
+
 pub mod api;
 #[cfg(feature = "bridge")]
 pub mod bridge;

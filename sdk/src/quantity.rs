@@ -89,11 +89,8 @@ const fn round(nano: i128, unit: i128) -> i64 {
 }
 
 /// Why a text is not a quantity.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseQuantityError {
-    text: String,
-    why: Why,
-}
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParseQuantityError(Why);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
@@ -104,13 +101,12 @@ enum Why {
 
 impl fmt::Display for ParseQuantityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} is not a quantity: ", self.text)?;
-        f.write_str(match self.why {
-            Why::NoDigits => "it has no digits before its suffix",
+        f.write_str(match self.0 {
+            Why::NoDigits => "not a quantity: there are no digits before the suffix",
             Why::Suffix => {
-                "after the number stands one of n u m k M G T P E Ki Mi Gi Ti Pi Ei, an exponent as in e3, or nothing"
+                "not a quantity: the number is followed by none of n u m k M G T P E Ki Mi Gi Ti Pi Ei, by no exponent such as e3, and not by the end"
             }
-            Why::Exponent => "after e or E stands a whole number",
+            Why::Exponent => "not a quantity: the exponent after e or E is no whole number",
         })
     }
 }
@@ -202,7 +198,6 @@ impl FromStr for Quantity {
     type Err = ParseQuantityError;
 
     fn from_str(text: &str) -> Result<Self, ParseQuantityError> {
-        let error = |why| ParseQuantityError { text: text.chars().take(64).collect(), why };
         let (negative, unsigned) = match text.as_bytes() {
             [b'-', ..] => (true, &text[1..]),
             [b'+', ..] => (false, &text[1..]),
@@ -215,9 +210,9 @@ impl FromStr for Quantity {
             None => ("", rest),
         };
         if whole.is_empty() && fraction.is_empty() {
-            return Err(error(Why::NoDigits));
+            return Err(ParseQuantityError(Why::NoDigits));
         }
-        let nano = match scale(suffix).map_err(error)? {
+        let nano = match scale(suffix).map_err(ParseQuantityError)? {
             Scale::Ten(exponent) => decimal(whole.as_bytes(), fraction.as_bytes(), exponent),
             Scale::Two(bits) => binary(whole.as_bytes(), fraction.as_bytes(), bits),
         };

@@ -2,6 +2,7 @@
 //!
 //! Off wasm the same functions ask the thread's [`crate::testing::Host`].
 
+#[cfg(any(test, not(target_family = "wasm")))]
 use kube_scheduler_abi::Import;
 
 macro_rules! by_shape {

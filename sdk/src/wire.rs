@@ -7,7 +7,7 @@ use core::fmt;
 use core::marker::PhantomData;
 
 /// Why bytes of the host could not be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Malformed {
     /// A message ends within a field.

@@ -1,6 +1,8 @@
-//! The JSON that the host hands out, read without a JSON library: node names, codes, image sizes.
+//! JSON, small: what the host hands out (node names, codes, image sizes), and with feature `serde` the configuration.
+//! A JSON library would be larger than most plugins.
 
-use std::borrow::Cow;
+#[cfg(feature = "serde")]
+pub(crate) mod de;
 
 use crate::wire::{Malformed, Result};
 
@@ -8,14 +10,15 @@ use crate::wire::{Malformed, Result};
 pub(crate) struct Reader<'a> {
     text: &'a [u8],
     at: usize,
+    depth: u32,
 }
 
-/// Deeper than anything the host writes.
-const DEPTH: u32 = 16;
+/// Deeper than anything the host or a person writes, and shallow enough for a stack of 64 KiB.
+const DEPTH: u32 = 32;
 
 impl<'a> Reader<'a> {
     pub(crate) const fn new(text: &'a [u8]) -> Self {
-        Self { text, at: 0 }
+        Self { text, at: 0, depth: 0 }
     }
 
     const fn error<T>(&self, expected: &'static str) -> Result<T> {
@@ -56,39 +59,32 @@ impl<'a> Reader<'a> {
         if self.peek().is_none() { Ok(()) } else { self.error("the end") }
     }
 
-    pub(crate) fn string(&mut self) -> Result<Cow<'a, str>> {
+    pub(crate) fn string(&mut self) -> Result<String> {
         self.expect(b'"', "a string")?;
-        let start = self.at;
-        let mut unescaped = String::new();
-        let mut copied = start;
+        let mut text = Vec::new();
         loop {
-            match self.text.get(self.at) {
-                Some(b'"') => {
-                    let rest = self.utf8(copied)?;
+            let Some(&byte) = self.text.get(self.at) else { return self.error("the end of a string") };
+            match byte {
+                b'"' => {
+                    let text = String::from_utf8(text).or_else(|_| self.error("UTF-8"));
                     self.at += 1;
-                    return Ok(if copied == start {
-                        Cow::Borrowed(rest)
-                    } else {
-                        unescaped.push_str(rest);
-                        Cow::Owned(unescaped)
-                    });
+                    return text;
                 }
-                Some(b'\\') => {
-                    unescaped.push_str(self.utf8(copied)?);
+                b'\\' => {
                     self.at += 1;
-                    unescaped.push(self.escape()?);
-                    copied = self.at;
+                    text.extend_from_slice(self.escape()?.encode_utf8(&mut [0; 4]).as_bytes());
                 }
-                Some(0x20..) => self.at += 1,
-                _ => return self.error("the end of a string"),
+                0x20.. => {
+                    text.push(byte);
+                    self.at += 1;
+                }
+                _ => return self.error("no control character in a string"),
             }
         }
     }
 
-    fn utf8(&self, from: usize) -> Result<&'a str> {
-        core::str::from_utf8(&self.text[from..self.at]).or_else(|_| self.error("UTF-8"))
-    }
-
+    #[cold]
+    #[inline(never)]
     fn escape(&mut self) -> Result<char> {
         let Some(&byte) = self.text.get(self.at) else { return self.error("an escape") };
         self.at += 1;
@@ -124,77 +120,97 @@ impl<'a> Reader<'a> {
     }
 
     fn hex4(&mut self) -> Result<u32> {
-        let digits = self.text.get(self.at..self.at + 4).and_then(|d| core::str::from_utf8(d).ok());
-        match digits.filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit())).and_then(|d| u32::from_str_radix(d, 16).ok())
-        {
-            Some(value) => {
-                self.at += 4;
-                Ok(value)
-            }
-            None => self.error("four hex digits"),
+        let mut code = 0;
+        for _ in 0..4 {
+            let digit = self.text.get(self.at).and_then(|&b| char::from(b).to_digit(16));
+            let Some(digit) = digit else { return self.error("four hex digits") };
+            code = code << 4 | digit;
+            self.at += 1;
+        }
+        Ok(code)
+    }
+
+    /// A number as it stands.
+    pub(crate) fn number(&mut self) -> Result<&'a str> {
+        self.peek();
+        let start = self.at;
+        while let Some(b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9') = self.text.get(self.at) {
+            self.at += 1;
+        }
+        match core::str::from_utf8(&self.text[start..self.at]) {
+            Ok(number) if !number.is_empty() => Ok(number),
+            _ => self.error("a number"),
         }
     }
 
     /// A whole number.
     pub(crate) fn integer(&mut self) -> Result<i64> {
         self.peek();
-        let start = self.at;
-        while let Some(b'-' | b'0'..=b'9') = self.text.get(self.at) {
-            self.at += 1;
+        let at = self.at;
+        self.number()?.parse().or(Err(Malformed::Json { expected: "a whole number", at }))
+    }
+
+    fn deeper(&mut self) -> Result<()> {
+        self.depth += 1;
+        if self.depth > DEPTH { self.error("less nesting") } else { Ok(()) }
+    }
+
+    /// Enters an array or object; whether it holds anything.
+    fn open(&mut self, open: u8, close: u8, expected: &'static str) -> Result<bool> {
+        self.expect(open, expected)?;
+        self.deeper()?;
+        Ok(!self.close(close))
+    }
+
+    fn close(&mut self, close: u8) -> bool {
+        let closed = self.eat(close);
+        self.depth -= u32::from(closed);
+        closed
+    }
+
+    /// After an item: whether another one follows.
+    fn more(&mut self, close: u8) -> Result<bool> {
+        if self.close(close) {
+            return Ok(false);
         }
-        let number = self.utf8(start)?.parse();
-        number.or_else(|_| Err(Malformed::Json { expected: "a whole number", at: start }))
+        self.expect(b',', "a comma or the end of the array or object")?;
+        Ok(true)
+    }
+
+    fn key(&mut self) -> Result<String> {
+        let key = self.string()?;
+        self.expect(b':', "a colon")?;
+        Ok(key)
     }
 
     /// Calls `item` for each item of an array.
     pub(crate) fn array(&mut self, mut item: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
-        self.expect(b'[', "an array")?;
-        if self.eat(b']') {
-            return Ok(());
-        }
-        loop {
+        let mut more = self.open(b'[', b']', "an array")?;
+        while more {
             item(self)?;
-            if self.eat(b']') {
-                return Ok(());
-            }
-            self.expect(b',', "a comma or the end of an array")?;
+            more = self.more(b']')?;
         }
+        Ok(())
     }
 
     /// Calls `value` for each key of an object; it reads the value.
-    pub(crate) fn object(&mut self, mut value: impl FnMut(Cow<'a, str>, &mut Self) -> Result<()>) -> Result<()> {
-        self.expect(b'{', "an object")?;
-        if self.eat(b'}') {
-            return Ok(());
-        }
-        loop {
-            let key = self.string()?;
-            self.expect(b':', "a colon")?;
+    pub(crate) fn object(&mut self, mut value: impl FnMut(String, &mut Self) -> Result<()>) -> Result<()> {
+        let mut more = self.open(b'{', b'}', "an object")?;
+        while more {
+            let key = self.key()?;
             value(key, self)?;
-            if self.eat(b'}') {
-                return Ok(());
-            }
-            self.expect(b',', "a comma or the end of an object")?;
+            more = self.more(b'}')?;
         }
+        Ok(())
     }
 
     /// Reads a value of whatever kind and forgets it.
     pub(crate) fn skip(&mut self) -> Result<()> {
-        self.skip_within(DEPTH)
-    }
-
-    fn skip_within(&mut self, depth: u32) -> Result<()> {
-        let Some(depth) = depth.checked_sub(1) else { return self.error("less nesting") };
         match self.peek() {
-            Some(b'{') => self.object(|_, r| r.skip_within(depth)),
-            Some(b'[') => self.array(|r| r.skip_within(depth)),
+            Some(b'{') => self.object(|_, r| r.skip()),
+            Some(b'[') => self.array(Self::skip),
             Some(b'"') => self.string().map(|_| ()),
-            Some(b'-' | b'0'..=b'9') => {
-                while let Some(b'-' | b'+' | b'.' | b'e' | b'E' | b'0'..=b'9') = self.text.get(self.at) {
-                    self.at += 1;
-                }
-                Ok(())
-            }
+            Some(b'-' | b'0'..=b'9') => self.number().map(|_| ()),
             _ if self.word("true") || self.word("false") || self.word("null") => Ok(()),
             _ => self.error("a value"),
         }
