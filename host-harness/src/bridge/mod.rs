@@ -4,9 +4,18 @@
 //! walks a group unless it must. Like its Go twin it holds no gang policy. It never calls the guest, and what it asks of
 //! the [`Cluster`] must not either.
 
+mod nodes;
+mod table;
+
 use std::collections::BTreeMap;
 
-use kube_scheduler_abi::bridge::v1;
+use kube_scheduler_abi::bridge::{VERSION, v1};
+use prost::Message as _;
+use v1::error::Code;
+use v1::request::Call;
+use v1::response::Result as Reply;
+
+use self::table::Table;
 
 /// What the bridge needs of the scheduler and the API server.
 pub trait Cluster {
@@ -144,53 +153,192 @@ pub enum Metric {
     Histogram(Vec<f64>),
 }
 
-/// The table of groups.
-#[derive(Debug)]
-pub struct Bridge {}
+/// The calls served, by the field names of `Request.call`.
+const CALLS: [&str; 18] = [
+    "hello",
+    "now",
+    "group_get",
+    "group_allow",
+    "group_leave",
+    "group_reject",
+    "group_activate",
+    "group_backoff",
+    "group_block",
+    "group_members",
+    "object_get",
+    "nodes_free",
+    "nodes_victims",
+    "pods_evict",
+    "event_record",
+    "metric_add",
+    "metric_observe",
+    "group_shapes",
+];
 
-#[expect(unused_variables, reason = "bodies follow")]
+/// The bridge.
+#[derive(Debug)]
+pub struct Bridge {
+    identity: Identity,
+    table: Table,
+    metrics: BTreeMap<(String, BTreeMap<String, String>), Metric>,
+}
+
 impl Bridge {
-    /// An empty table.
+    /// A bridge that knows no pod yet.
     #[must_use]
     pub fn new(identity: Identity) -> Self {
-        todo!()
+        Self { identity, table: Table::default(), metrics: BTreeMap::new() }
     }
 
     /// Serves one request: an encoded [`v1::Request`] in, an encoded [`v1::Response`] out. `in_scheduling` is whether the
     /// export that asks may read the node snapshot.
     pub fn handle(&mut self, request: &[u8], in_scheduling: bool, cluster: &mut dyn Cluster) -> Vec<u8> {
-        todo!()
+        let result = self.serve(request, in_scheduling, cluster).unwrap_or_else(Reply::Error);
+        v1::Response { result: Some(result) }.encode_to_vec()
+    }
+
+    fn serve(&mut self, bytes: &[u8], in_scheduling: bool, cluster: &mut dyn Cluster) -> Result<Reply, v1::Error> {
+        let request = v1::Request::decode(bytes)
+            .map_err(|e| error(Code::BadRequest, format!("the request doesn't decode: {e}")))?;
+        if request.version != VERSION {
+            let message = format!("version {} asked, version {VERSION} is spoken here", request.version);
+            return Err(error(Code::UnsupportedVersion, message));
+        }
+        let Some(call) = request.call else {
+            return Err(error(Code::BadRequest, "the request holds no call that this version knows"));
+        };
+        let table = &mut self.table;
+        Ok(match call {
+            Call::Hello(call) => {
+                table.declare(call.sources)?;
+                Reply::Hello(v1::HelloReply {
+                    version: VERSION,
+                    plugin: self.identity.plugin.clone(),
+                    profile: self.identity.profile.clone(),
+                    kubernetes: self.identity.kubernetes.clone(),
+                    calls: CALLS.map(String::from).to_vec(),
+                })
+            }
+            Call::Now(_) => Reply::Now(v1::NowReply { unix_ms: cluster.now_ms() }),
+            Call::GroupGet(call) => {
+                if in_scheduling {
+                    table.in_cycle(&call.uid);
+                }
+                Reply::GroupGet(table.get(&call, cluster))
+            }
+            Call::GroupAllow(call) => Reply::GroupAllow(table.allow(&call, bytes, cluster)?),
+            Call::GroupLeave(call) => Reply::GroupLeave(table.leave(&call)),
+            Call::GroupReject(call) => {
+                let count = table.reject(&call.key, &call.reason, cluster);
+                Reply::GroupReject(v1::CountReply { count })
+            }
+            Call::GroupActivate(call) => {
+                let count = table.activate(&call.key, &call.except_uid, cluster);
+                Reply::GroupActivate(v1::CountReply { count })
+            }
+            Call::GroupBackoff(call) => {
+                table.back_off(call);
+                Reply::Done(v1::Done {})
+            }
+            Call::GroupBlock(call) => {
+                table.block(call, cluster.now_ms());
+                Reply::Done(v1::Done {})
+            }
+            Call::GroupMembers(call) => Reply::GroupMembers(table.members(&call)),
+            Call::GroupShapes(call) => {
+                if in_scheduling {
+                    table.in_cycle(&call.uid);
+                }
+                Reply::GroupShapes(table.shapes(&call, cluster))
+            }
+            Call::ObjectGet(call) => {
+                let Some(resource) = &call.resource else {
+                    return Err(error(Code::BadRequest, "object_get names no resource"));
+                };
+                Reply::ObjectGet(cluster.object(resource, &call.namespace, &call.name))
+            }
+            Call::NodesFree(_) | Call::NodesVictims(_) if !in_scheduling => {
+                let message = "the node snapshot can't be read from Unreserve, PreBind, Bind or PostBind";
+                return Err(error(Code::NotAllowedHere, message));
+            }
+            Call::NodesFree(call) => Reply::NodesFree(nodes::free(&call, cluster)?),
+            Call::NodesVictims(call) => Reply::NodesVictims(nodes::victims(&call, table, cluster)?),
+            Call::PodsEvict(call) => Reply::PodsEvict(table.evict(&call, cluster)),
+            Call::EventRecord(call) => {
+                cluster.record_event(&call);
+                Reply::Done(v1::Done {})
+            }
+            Call::MetricAdd(call) => {
+                self.count(call);
+                Reply::Done(v1::Done {})
+            }
+            Call::MetricObserve(call) => {
+                self.observe(call);
+                Reply::Done(v1::Done {})
+            }
+        })
     }
 
     /// A pod was added or updated.
     pub fn pod_changed(&mut self, pod: &Pod) {
-        todo!()
+        self.table.pod_changed(pod);
     }
 
     /// A pod is gone from the API.
     pub fn pod_deleted(&mut self, uid: &str) {
-        todo!()
+        self.table.pod_deleted(uid);
     }
 
     /// A custom resource was added, updated or deleted: activates the unscheduled members of the group it describes.
     pub fn object_changed(&mut self, resource: &v1::Resource, namespace: &str, name: &str, cluster: &mut dyn Cluster) {
-        todo!()
+        self.table.object_changed(resource, namespace, name, cluster);
     }
 
     /// When [`Bridge::fire`] is due next, Unix milliseconds.
     #[must_use]
     pub fn next_timer(&self) -> Option<i64> {
-        todo!()
+        self.table.next_timer()
     }
 
     /// Does what is due at the cluster's clock: deadlines of holds, ends of backoffs.
     pub fn fire(&mut self, cluster: &mut dyn Cluster) {
-        todo!()
+        self.table.fire(cluster);
     }
 
     /// What the guest counted and observed, by name and labels.
     #[must_use]
     pub fn metrics(&self) -> &BTreeMap<(String, BTreeMap<String, String>), Metric> {
-        todo!()
+        &self.metrics
     }
+
+    fn count(&mut self, call: v1::MetricAdd) {
+        if call.value.is_finite() && call.value >= 0.0 && valid_metric(&call.name, &call.labels) {
+            let series = self.metrics.entry((call.name, call.labels)).or_insert(Metric::Counter(0.0));
+            if let Metric::Counter(total) = series {
+                *total += call.value;
+            }
+        }
+    }
+
+    fn observe(&mut self, call: v1::MetricObserve) {
+        if call.value.is_finite() && valid_metric(&call.name, &call.labels) {
+            let series = self.metrics.entry((call.name, call.labels)).or_insert(Metric::Histogram(Vec::new()));
+            if let Metric::Histogram(values) = series {
+                values.push(call.value);
+            }
+        }
+    }
+}
+
+fn error(code: Code, message: impl Into<String>) -> v1::Error {
+    v1::Error { code: code.into(), message: message.into() }
+}
+
+/// Whether Prometheus takes these names.
+fn valid_metric(name: &str, labels: &BTreeMap<String, String>) -> bool {
+    let word = |s: &str, colon: bool| {
+        let letter = |c: char| c.is_ascii_alphabetic() || c == '_' || (colon && c == ':');
+        s.starts_with(letter) && s.chars().all(|c| letter(c) || c.is_ascii_digit())
+    };
+    word(name, true) && labels.keys().all(|l| word(l, false) && !l.starts_with("__"))
 }
