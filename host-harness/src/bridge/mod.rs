@@ -44,7 +44,7 @@ pub trait Cluster {
     /// Why it can't be, a few words.
     fn evict(&mut self, uid: &str, preemptor_uid: &str, reason: &str) -> Result<(), String>;
 
-    /// What a pod that isn't bound asks of a node; None when the lister doesn't have it.
+    /// What a pod asks of a node; None when the lister doesn't have it.
     fn demand(&self, uid: &str) -> Option<Demand>;
 
     /// An object by resource, namespace ("" for a cluster-wide one) and name.
@@ -97,7 +97,8 @@ pub struct Demand {
     /// Effective requests, as the scheduler counts them: milli for cpu, bytes for memory and storage, else whole; "pods"
     /// is 1.
     pub requests: BTreeMap<String, i64>,
-    /// Node name, node selector, node affinity and tolerations in some canonical form: equal texts, equal constraints.
+    /// Node selector, node affinity and tolerations in some canonical form: equal texts, equal constraints. Not the node
+    /// name: only a placed pod has one, and it is no demand of its own.
     pub constraints: String,
 }
 

@@ -356,7 +356,7 @@ impl Table {
     }
 
     pub(super) fn back_off(&mut self, call: v1::GroupBackoff) {
-        if let Some(group) = self.groups.get_mut(&call.key) {
+        if let Some(group) = self.groups.get_mut(&call.key).filter(|g| !g.live.is_empty()) {
             let key = call.key.clone();
             self.timers.remove(&(group.backoff.until_ms, Timer::Backoff, key.clone()));
             if call.until_ms > 0 {
@@ -403,23 +403,31 @@ impl Table {
         let mut reply = v1::GroupShapesReply::default();
         let mut seen = Vec::new();
         let mut names = BTreeSet::new();
-        for uid in self.unscheduled(&call.key) {
+        let live = self.groups.get(&call.key).into_iter().flat_map(|g| &g.live);
+        for (_, uid) in live {
             let Some(entry) = self.pods.get(uid) else { continue };
-            let (Some(place), Some(demand)) = (&entry.place, cluster.demand(uid)) else { continue };
+            let Some(place) = entry.place.as_ref().filter(|p| p.state != State::Gated) else { continue };
+            let Some(demand) = cluster.demand(uid) else { continue };
             names.extend(demand.requests.keys().cloned());
             let kind = (&place.role, entry.pod.priority, demand);
-            match seen.iter().position(|k| *k == kind) {
-                Some(i) => reply.shapes[i].count += 1,
-                None => {
-                    reply.shapes.push(v1::Shape {
-                        count: 1,
-                        uid: uid.to_owned(),
-                        role: place.role.clone(),
-                        priority: entry.pod.priority,
-                        requests: Vec::new(),
-                    });
-                    seen.push(kind);
+            let at = seen.iter().position(|k| *k == kind).unwrap_or_else(|| {
+                reply.shapes.push(v1::Shape {
+                    uid: uid.clone(),
+                    role: place.role.clone(),
+                    priority: entry.pod.priority,
+                    ..Default::default()
+                });
+                seen.push(kind);
+                seen.len() - 1
+            });
+            let shape = &mut reply.shapes[at];
+            if place.state == State::Unscheduled {
+                if shape.unscheduled == 0 {
+                    shape.uid.clone_from(uid);
                 }
+                shape.unscheduled += 1;
+            } else {
+                shape.placed += 1;
             }
         }
         reply.resources = names.into_iter().collect();
