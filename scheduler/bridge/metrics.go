@@ -1,0 +1,135 @@
+package bridge
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/component-base/metrics"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
+
+	pb "tutti/scheduler/bridge/bridgev1"
+)
+
+// The bridge's own metrics.
+var (
+	guestInstances = metrics.NewCounter(&metrics.CounterOpts{
+		Name: "tutti_bridge_guest_instances_total", StabilityLevel: metrics.ALPHA,
+		Help: "Guest instances made so far. The extension makes one for each pod that waits or binds at the same time, and reuses them; a figure that keeps growing with bound pods is a leak.",
+	})
+	callSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Name: "tutti_bridge_call_seconds", StabilityLevel: metrics.ALPHA,
+		Help:    "Time of one request of a guest, by call and whether it was answered with an error.",
+		Buckets: metrics.ExponentialBuckets(0.000002, 4, 10),
+	}, []string{"call", "error"})
+)
+
+func init() {
+	legacyregistry.MustRegister(guestInstances, callSeconds)
+}
+
+func observeCall(call string, response *pb.Response, took time.Duration) {
+	failed := "false"
+	if response.GetError() != nil {
+		failed = "true"
+	}
+	callSeconds.WithLabelValues(call, failed).Observe(took.Seconds())
+}
+
+// sharedMetrics are one set for the process, as the registry is.
+var sharedMetrics = &guestMetrics{counters: map[string]*family[*metrics.CounterVec]{}, histograms: map[string]*family[*metrics.HistogramVec]{}, dropped: map[string]bool{}}
+
+// guestMetrics are the guests' own. Names and labels are the guest's to choose, the labels of a name once for all.
+type guestMetrics struct {
+	mu         sync.Mutex
+	counters   map[string]*family[*metrics.CounterVec]
+	histograms map[string]*family[*metrics.HistogramVec]
+	dropped    map[string]bool
+}
+
+type family[V any] struct {
+	labels []string
+	vec    V
+}
+
+// maxFamilies bounds what guests can register.
+const maxFamilies = 200
+
+var (
+	metricName = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
+	labelName  = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*$`)
+)
+
+func (g *guestMetrics) add(name, help string, labels map[string]string, value float64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !(value >= 0) || !strings.HasSuffix(name, "_total") {
+		g.drop(name, "a counter's name ends in _total and its value is not negative")
+		return
+	}
+	f := lookup(g, g.counters, name, labels, func(names []string) (*metrics.CounterVec, metrics.Registerable) {
+		v := metrics.NewCounterVec(&metrics.CounterOpts{Name: name, Help: help, StabilityLevel: metrics.ALPHA}, names)
+		return v, v
+	})
+	if f != nil {
+		f.vec.With(labels).Add(value)
+	}
+}
+
+func (g *guestMetrics) observe(name, help string, labels map[string]string, value float64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !strings.HasSuffix(name, "_seconds") {
+		g.drop(name, "a histogram's name ends in _seconds")
+		return
+	}
+	f := lookup(g, g.histograms, name, labels, func(names []string) (*metrics.HistogramVec, metrics.Registerable) {
+		v := metrics.NewHistogramVec(&metrics.HistogramOpts{
+			Name: name, Help: help, StabilityLevel: metrics.ALPHA, Buckets: metrics.ExponentialBuckets(0.001, 2, 20),
+		}, names)
+		return v, v
+	})
+	if f != nil {
+		f.vec.With(labels).Observe(value)
+	}
+}
+
+func lookup[V any](g *guestMetrics, families map[string]*family[V], name string, labels map[string]string,
+	make func([]string) (V, metrics.Registerable)) *family[V] {
+	names := slices.Sorted(maps.Keys(labels))
+	f := families[name]
+	if f == nil {
+		if !metricName.MatchString(name) || slices.ContainsFunc(names, func(l string) bool { return !labelName.MatchString(l) }) {
+			g.drop(name, "not a Prometheus name")
+			return nil
+		}
+		if len(g.counters)+len(g.histograms) >= maxFamilies {
+			g.drop(name, "too many metrics")
+			return nil
+		}
+		vec, registerable := make(names)
+		if err := legacyregistry.Register(registerable); err != nil {
+			g.drop(name, err.Error())
+			return nil
+		}
+		f = &family[V]{names, vec}
+		families[name] = f
+	}
+	if !slices.Equal(f.labels, names) {
+		g.drop(name, "its labels differ from those it was first used with")
+		return nil
+	}
+	return f
+}
+
+// drop says once for each name why it isn't served.
+func (g *guestMetrics) drop(name, why string) {
+	if !g.dropped[name] && len(g.dropped) < maxFamilies {
+		g.dropped[name] = true
+		klog.InfoS("bridge: a guest's metric is dropped", "metric", name, "why", why)
+	}
+}
