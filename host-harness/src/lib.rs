@@ -3,3 +3,5 @@
 pub mod bridge;
 pub mod guest;
 pub mod input;
+pub mod report;
+pub mod scenario;
