@@ -8,12 +8,13 @@
 use core::cell::OnceCell;
 use core::fmt;
 
+use kube_scheduler_abi::bridge::v1;
 pub use kube_scheduler_abi::bridge::v1::*;
 use kube_scheduler_abi::bridge::{MARK, VERSION};
-use prost::Message as _;
+use prost::Message;
 
-use crate::api::Node;
-use crate::wire::Message as _;
+use crate::api::{Node, ObjectMeta};
+use crate::wire::{self, Fields, Malformed, Message as _, Value};
 use crate::{Status, host};
 
 /// Why a call has no reply.
@@ -59,21 +60,24 @@ pub struct Bridge {
     hello: OnceCell<Option<HelloReply>>,
 }
 
-/// The method of one call.
+/// The methods, one per call: `method: Request.call number (message) -> Response.result number (message)`.
 macro_rules! calls {
-    ($($method:ident($call:ident) -> $result:ident($reply:ty);)*) => {$(
-        #[doc = concat!("Calls ", stringify!($call), ".")]
-        ///
-        /// # Errors
-        /// There is no bridge, or it refused.
-        pub fn $method(&self, call: $call) -> Result<$reply, Error> {
-            self.hello()?;
-            match ask(request::Call::$call(call))? {
-                response::Result::$result(reply) => Ok(reply),
-                _ => Err(unexpected(stringify!($call))),
+    ($($method:ident: $call:literal($request:ident) -> $result:literal($reply:ident);)*) => {
+        /// The calls there are, by the name of their field in `Request`.
+        pub const CALLS: &[&str] = &["hello", "now", $(stringify!($method)),*];
+
+        impl Bridge {$(
+            #[doc = concat!("Calls ", stringify!($request), ".")]
+            ///
+            /// # Errors
+            /// There is no bridge, or it refused.
+            pub fn $method(&self, call: $request) -> Result<$reply, Error> {
+                self.hello()?;
+                ask($call, &call, $result)
             }
-        }
-    )*};
+        )*}
+
+    };
 }
 
 impl Bridge {
@@ -89,9 +93,8 @@ impl Bridge {
     /// There is no bridge, or it refused the sources.
     pub fn hello(&self) -> Result<&HelloReply, Error> {
         if self.hello.get().is_none() {
-            let hello = match ask(request::Call::Hello(Hello { sources: self.sources.clone() })) {
-                Ok(response::Result::Hello(reply)) => Some(reply),
-                Ok(_) => return Err(unexpected("Hello")),
+            let hello = match ask(2, &Hello { sources: self.sources.clone() }, 2) {
+                Ok(reply) => Some(reply),
                 // Stays so: the bridge is part of the scheduler.
                 Err(Error::Absent) => None,
                 // May pass: ask again at the next call.
@@ -114,48 +117,153 @@ impl Bridge {
     /// There is no bridge, or it refused.
     pub fn now(&self) -> Result<i64, Error> {
         self.hello()?;
-        match ask(request::Call::Now(Now {}))? {
-            response::Result::Now(reply) => Ok(reply.unix_ms),
-            _ => Err(unexpected("Now")),
+        ask(3, &Now {}, 3).map(|reply: NowReply| reply.unix_ms)
+    }
+}
+
+calls! {
+    group_get: 4(GroupGet) -> 4(GroupState);
+    group_allow: 5(GroupAllow) -> 5(GroupAllowReply);
+    group_leave: 6(GroupLeave) -> 6(GroupLeaveReply);
+    group_reject: 7(GroupReject) -> 7(CountReply);
+    group_activate: 8(GroupActivate) -> 8(CountReply);
+    group_backoff: 9(GroupBackoff) -> 9(Done);
+    group_block: 10(GroupBlock) -> 9(Done);
+    group_members: 11(GroupMembers) -> 11(GroupMembersReply);
+    object_get: 12(ObjectGet) -> 12(Object);
+    nodes_free: 13(NodesFree) -> 13(NodesFreeReply);
+    nodes_victims: 14(NodesVictims) -> 14(NodesVictimsReply);
+    pods_evict: 15(PodsEvict) -> 15(PodsEvictReply);
+    event_record: 16(EventRecord) -> 9(Done);
+    metric_add: 17(MetricAdd) -> 9(Done);
+    metric_observe: 18(MetricObserve) -> 9(Done);
+    group_shapes: 19(GroupShapes) -> 16(GroupShapesReply);
+}
+
+/// Sends a request and reads its reply. Request and Response are written and read by field number, not through their own
+/// types: those name every message of the bridge, and a guest would carry the code of them all.
+fn ask<R: Message + Default>(call_field: u32, call: &impl Message, result_field: u32) -> Result<R, Error> {
+    let mut name = Vec::with_capacity(8 + call.encoded_len());
+    name.push(MARK);
+    wire::push_varint(&mut name, 1 << 3, VERSION.into());
+    wire::push_bytes(&mut name, call_field, &call.encode_to_vec());
+    let reply = host::node_by_bytes(&name).ok_or(Error::Absent)?;
+    answer(&reply, result_field)
+}
+
+/// Reads the response that travels as the node's name, which is bytes here, not text.
+fn answer<R: Message + Default>(node: &[u8], result_field: u32) -> Result<R, Error> {
+    let unreadable = |e: Malformed| Error::BadReply(e.to_string());
+    let response = Node::from_bytes(node).metadata().and_then(ObjectMeta::name_bytes).map_err(unreadable)?;
+    for field in Fields::new(response) {
+        match field.map_err(unreadable)? {
+            (1, Value::Bytes(error)) => {
+                let error = v1::Error::decode(error).map_err(|e| Error::BadReply(e.to_string()))?;
+                return Err(Error::Refused { code: error.code(), message: error.message });
+            }
+            (number, Value::Bytes(reply)) if number == result_field => {
+                return R::decode(reply).map_err(|e| Error::BadReply(e.to_string()));
+            }
+            _ => {}
         }
     }
-
-    calls! {
-        group_get(GroupGet) -> GroupGet(GroupState);
-        group_allow(GroupAllow) -> GroupAllow(GroupAllowReply);
-        group_leave(GroupLeave) -> GroupLeave(GroupLeaveReply);
-        group_reject(GroupReject) -> GroupReject(CountReply);
-        group_activate(GroupActivate) -> GroupActivate(CountReply);
-        group_backoff(GroupBackoff) -> Done(Done);
-        group_block(GroupBlock) -> Done(Done);
-        group_members(GroupMembers) -> GroupMembers(GroupMembersReply);
-        group_shapes(GroupShapes) -> GroupShapes(GroupShapesReply);
-        object_get(ObjectGet) -> ObjectGet(Object);
-        nodes_free(NodesFree) -> NodesFree(NodesFreeReply);
-        nodes_victims(NodesVictims) -> NodesVictims(NodesVictimsReply);
-        pods_evict(PodsEvict) -> PodsEvict(PodsEvictReply);
-        event_record(EventRecord) -> Done(Done);
-        metric_add(MetricAdd) -> Done(Done);
-        metric_observe(MetricObserve) -> Done(Done);
-    }
+    Err(Error::BadReply("it doesn't hold the call's result".into()))
 }
 
-fn ask(call: request::Call) -> Result<response::Result, Error> {
-    let request = Request { version: VERSION, call: Some(call) };
-    let mut name = Vec::with_capacity(1 + request.encoded_len());
-    name.push(MARK);
-    request.encode_raw(&mut name);
-    let reply = host::node_by_bytes(&name).ok_or(Error::Absent)?;
-    // The reply travels as the node's name, which is bytes here, not text.
-    let envelope = Node::from_bytes(&reply);
-    let bytes = envelope.metadata().and_then(|m| m.name_bytes()).map_err(|e| Error::BadReply(e.to_string()))?;
-    match Response::decode(bytes).map_err(|e| Error::BadReply(e.to_string()))?.result {
-        Some(response::Result::Error(e)) => Err(Error::Refused { code: e.code(), message: e.message }),
-        Some(result) => Ok(result),
-        None => Err(Error::BadReply("it holds no result".into())),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
 
-fn unexpected(call: &str) -> Error {
-    Error::BadReply(format!("it answers another call than {call}"))
+    use super::response::Result as R;
+    use super::*;
+    use crate::testing::{FakeHost, with};
+
+    /// Calls a method on a bridge that decodes the request by its own types and gives `reply`.
+    fn check<T: PartialEq + fmt::Debug>(
+        method: impl FnOnce(&Bridge) -> Result<T, Error>,
+        call: &request::Call,
+        reply: R,
+        expected: &T,
+    ) {
+        let asked = Rc::new(RefCell::new(None));
+        let seen = Rc::clone(&asked);
+        let host = FakeHost::new().bridge(move |call| {
+            seen.replace(Some(call));
+            reply.clone()
+        });
+        let got = with(Rc::new(host), || method(&Bridge::new(Vec::new())));
+        assert_eq!(got.as_ref(), Ok(expected));
+        assert_eq!(asked.take().as_ref(), Some(call));
+    }
+
+    /// Sends the default message of a call.
+    macro_rules! round_trips {
+        ($($method:ident $call:ident $result:ident;)*) => {{
+            $(
+                let reply = R::$result(Default::default());
+                let R::$result(expected) = &reply else { unreachable!() };
+                let call = request::Call::$call($call::default());
+                check(|b| b.$method($call::default()), &call, reply.clone(), expected);
+            )*
+            let methods: &[&str] = &["hello", "now", $(stringify!($method)),*];
+            assert_eq!(methods, CALLS);
+        }};
+    }
+
+    #[test]
+    fn every_call_goes_by_its_own_number() {
+        round_trips! {
+            group_get GroupGet GroupGet;
+            group_allow GroupAllow GroupAllow;
+            group_leave GroupLeave GroupLeave;
+            group_reject GroupReject GroupReject;
+            group_activate GroupActivate GroupActivate;
+            group_backoff GroupBackoff Done;
+            group_block GroupBlock Done;
+            group_members GroupMembers GroupMembers;
+            object_get ObjectGet ObjectGet;
+            nodes_free NodesFree NodesFree;
+            nodes_victims NodesVictims NodesVictims;
+            pods_evict PodsEvict PodsEvict;
+            event_record EventRecord Done;
+            metric_add MetricAdd Done;
+            metric_observe MetricObserve Done;
+            group_shapes GroupShapes GroupShapes;
+        }
+        check(Bridge::now, &request::Call::Now(Now {}), R::Now(NowReply { unix_ms: 7 }), &7);
+    }
+
+    #[test]
+    fn every_message_has_a_method() {
+        let proto = include_str!("../../abi/proto/bridge/v1/bridge.proto");
+        let calls = proto.split_once("oneof call {").and_then(|(_, rest)| rest.split_once('}')).expect("oneof call").0;
+        let mut named: Vec<_> = calls.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
+        let mut methods = CALLS.to_vec();
+        named.sort_unstable();
+        methods.sort_unstable();
+        assert_eq!(methods, named);
+    }
+
+    #[test]
+    fn absence_is_found_once_and_refusals_are_told() {
+        let bridge = Bridge::new(Vec::new());
+        with(Rc::new(FakeHost::new()), || assert_eq!(bridge.now(), Err(Error::Absent)));
+        // A bridge doesn't appear later: the scheduler would be another process.
+        let present = Rc::new(FakeHost::new().bridge(|_| R::Now(NowReply { unix_ms: 1 })));
+        with(present, || assert_eq!(bridge.now(), Err(Error::Absent)));
+
+        let refusing = Rc::new(FakeHost::new().bridge(|_| {
+            R::Error(v1::Error { code: error::Code::NotAllowedHere.into(), message: "no snapshot here".into() })
+        }));
+        let refused = with(refusing, || Bridge::new(Vec::new()).nodes_free(NodesFree::default()));
+        assert_eq!(
+            refused.map_err(|e| e.to_string()),
+            Err("the bridge refused the call: NOT_ALLOWED_HERE: no snapshot here".into())
+        );
+
+        let lying = Rc::new(FakeHost::new().bridge(|_| R::Done(Done {})));
+        let answered = with(lying, || Bridge::new(Vec::new()).now());
+        assert_eq!(answered, Err(Error::BadReply("it doesn't hold the call's result".into())));
+    }
 }

@@ -18,7 +18,7 @@ pub struct PodContext {
 }
 
 impl PodContext {
-    /// The pod. In Unreserve, PreBind, Bind and PostBind it carries its node in `spec.nodeName`.
+    /// The pod. From Reserve on it carries its node in `spec.nodeName`.
     ///
     /// # Errors
     /// The host names no pod for this call.

@@ -44,9 +44,9 @@ pub mod prelude {
     };
     pub use crate::{
         Action, BindPlugin, BindResult, ClusterEvent, Code, Config, EnqueueExtensions, EventResource, FilterPlugin,
-        PermitPlugin, PermitResult, Plugin, PostBindPlugin, PostFilterPlugin, PostFilterResult, PreBindPlugin,
-        PreFilterExtensions, PreFilterPlugin, PreFilterResult, PreScorePlugin, PreScoreResult, Quantity, ReservePlugin,
-        ScorePlugin, Status, klog, plugin,
+        MAX_NODE_SCORE, MIN_NODE_SCORE, PermitPlugin, PermitResult, Plugin, PostBindPlugin, PostFilterPlugin,
+        PostFilterResult, PreBindPlugin, PreFilterExtensions, PreFilterPlugin, PreFilterResult, PreScorePlugin,
+        PreScoreResult, Quantity, ReservePlugin, ScorePlugin, Status, klog, plugin,
     };
 }
 

@@ -441,3 +441,22 @@ pub(crate) fn zero_padded_len(padded: &[u8]) -> Result<usize> {
     }
     Ok(padded.len() - fields.rest.len())
 }
+
+/// Appends a varint under its key; `key` is the field's number and wire type.
+#[cfg(any(feature = "bridge", not(target_family = "wasm")))]
+pub(crate) fn push_varint(out: &mut Vec<u8>, key: u64, value: u64) {
+    for mut rest in [key, value] {
+        while rest >= 0x80 {
+            out.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        out.push(rest as u8);
+    }
+}
+
+/// Appends a field of bytes: a string, or an encoded message.
+#[cfg(any(feature = "bridge", not(target_family = "wasm")))]
+pub(crate) fn push_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
+    push_varint(out, u64::from(field) << 3 | 2, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}

@@ -46,3 +46,46 @@ impl ScorePlugin for NodeNumber {
 fn last_digit(name: &str) -> Option<char> {
     name.chars().next_back().filter(char::is_ascii_digit)
 }
+
+#[cfg(test)]
+mod tests {
+    use kube_scheduler_sdk::testing::{FakeHost, Guest, pod};
+
+    use super::*;
+
+    fn guest(config: &str) -> Guest<NodeNumber> {
+        Guest::new(FakeHost::new().config(config))
+    }
+
+    #[test]
+    fn scores() {
+        let cases = [
+            ("", "job-3", "node-3", 10),
+            ("", "job-3", "node-13", 10),
+            ("", "job-3", "node-4", 0),
+            ("", "job-3", "gateway", 0),
+            (r#"{"reverse": true}"#, "job-3", "node-3", 0),
+            (r#"{"reverse": true}"#, "job-3", "node-4", 10),
+        ];
+        for (config, pod_name, node, expected) in cases {
+            let (verdict, score) = guest(config).score(&pod(pod_name), node);
+            assert!(verdict.is_success(), "{verdict:?}");
+            assert_eq!(score, expected, "{config} {pod_name} {node}");
+        }
+    }
+
+    #[test]
+    fn a_pod_without_a_digit_is_skipped() {
+        assert_eq!(guest("").pre_score(&pod("job"), &["node-1", "node-2"]).code, Code::Skip);
+        assert_eq!(guest("").pre_score(&pod("job-1"), &["node-1", "node-2"]).code, Code::Success);
+    }
+
+    #[test]
+    fn a_misspelt_field_is_named() {
+        let guest = guest("{\n  \"revers\": true\n}");
+        let (verdict, _) = guest.score(&pod("job-1"), "node-1");
+        assert_eq!(verdict.code, Code::Error);
+        assert_eq!(verdict.reason, "guestConfig: unknown field `revers`, expected `reverse` at line 2 column 3");
+        assert_eq!(guest.host().logs().len(), 1, "the log tells it once");
+    }
+}

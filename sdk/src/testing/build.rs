@@ -1,34 +1,29 @@
 //! Builders that write protobuf, as the host would.
 
+use crate::wire;
+
 /// Writes one message.
 #[derive(Clone, Debug, Default)]
-struct Writer(Vec<u8>);
+pub(super) struct Writer(Vec<u8>);
 
 impl Writer {
-    fn varint(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.0.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.0.push(value as u8);
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.0
     }
 
     fn integer(&mut self, field: u32, value: i64) {
-        self.varint(u64::from(field) << 3);
-        self.varint(value as u64);
+        wire::push_varint(&mut self.0, u64::from(field) << 3, value as u64);
     }
 
-    fn bytes(&mut self, field: u32, bytes: &[u8]) {
-        self.varint(u64::from(field) << 3 | 2);
-        self.varint(bytes.len() as u64);
-        self.0.extend_from_slice(bytes);
+    pub(super) fn bytes(&mut self, field: u32, bytes: &[u8]) {
+        wire::push_bytes(&mut self.0, field, bytes);
     }
 
     fn string(&mut self, field: u32, text: &str) {
         self.bytes(field, text.as_bytes());
     }
 
-    fn message(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
+    pub(super) fn message(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
         let mut inner = Self::default();
         write(&mut inner);
         self.bytes(field, &inner.0);
@@ -49,7 +44,66 @@ impl Writer {
     }
 }
 
-/// A pod under construction. Single fields are those last set.
+/// A container under construction.
+#[derive(Clone, Debug, Default)]
+pub struct ContainerBuilder {
+    fields: Writer,
+    resources: Writer,
+}
+
+/// A container with this name.
+#[must_use]
+pub fn container(name: &str) -> ContainerBuilder {
+    let mut fields = Writer::default();
+    fields.string(1, name);
+    ContainerBuilder { fields, resources: Writer::default() }
+}
+
+impl ContainerBuilder {
+    /// Sets the image.
+    #[must_use]
+    pub fn image(mut self, image: &str) -> Self {
+        self.fields.string(2, image);
+        self
+    }
+
+    /// Adds a request.
+    #[must_use]
+    pub fn request(mut self, resource: &str, quantity: &str) -> Self {
+        self.resources.quantity(2, resource, quantity);
+        self
+    }
+
+    /// Adds a limit.
+    #[must_use]
+    pub fn limit(mut self, resource: &str, quantity: &str) -> Self {
+        self.resources.quantity(1, resource, quantity);
+        self
+    }
+
+    /// Adds a port that the node opens, TCP.
+    #[must_use]
+    pub fn host_port(mut self, port: i32) -> Self {
+        self.fields.message(6, |m| {
+            m.integer(2, i64::from(port));
+            m.integer(3, i64::from(port));
+            m.string(4, "TCP");
+        });
+        self
+    }
+
+    fn write(&self, spec: &mut Writer, field: u32, sidecar: bool) {
+        spec.message(field, |m| {
+            m.0.extend_from_slice(&self.fields.0);
+            m.bytes(8, &self.resources.0);
+            if sidecar {
+                m.string(24, "Always");
+            }
+        });
+    }
+}
+
+/// A pod under construction. Of what can stand but once, the last counts.
 #[derive(Clone, Debug)]
 pub struct PodBuilder {
     name: String,
@@ -57,14 +111,13 @@ pub struct PodBuilder {
     uid: String,
     meta: Writer,
     spec: Writer,
-    requests: Writer,
-    image: String,
-    node: String,
-    priority: Option<i32>,
     status: Writer,
+    /// The first container.
+    main: ContainerBuilder,
+    node_affinity: Writer,
 }
 
-/// A pod with this name in namespace `default`, with uid `uid-<name>` and one container.
+/// A pod with this name in namespace `default`, with uid `uid-<name>` and one container named `main`.
 #[must_use]
 pub fn pod(name: &str) -> PodBuilder {
     PodBuilder {
@@ -73,11 +126,9 @@ pub fn pod(name: &str) -> PodBuilder {
         uid: format!("uid-{name}"),
         meta: Writer::default(),
         spec: Writer::default(),
-        requests: Writer::default(),
-        image: String::new(),
-        node: String::new(),
-        priority: None,
         status: Writer::default(),
+        main: container("main"),
+        node_affinity: Writer::default(),
     }
 }
 
@@ -110,10 +161,37 @@ impl PodBuilder {
         self
     }
 
-    /// Adds a request of the container.
+    /// Sets the creation, in seconds since 1970 UTC.
+    #[must_use]
+    pub fn created(mut self, seconds: i64) -> Self {
+        self.meta.message(8, |m| m.integer(1, seconds));
+        self
+    }
+
+    /// Makes the pod terminating, since so many seconds after 1970 UTC.
+    #[must_use]
+    pub fn deleted(mut self, seconds: i64) -> Self {
+        self.meta.message(9, |m| m.integer(1, seconds));
+        self
+    }
+
+    /// Adds the managing controller.
+    #[must_use]
+    pub fn owner(mut self, api_version: &str, kind: &str, name: &str) -> Self {
+        self.meta.message(13, |m| {
+            m.string(1, kind);
+            m.string(3, name);
+            m.string(4, &format!("uid-{name}"));
+            m.string(5, api_version);
+            m.integer(6, 1);
+        });
+        self
+    }
+
+    /// Adds a request of the first container.
     #[must_use]
     pub fn request(mut self, resource: &str, quantity: &str) -> Self {
-        self.requests.quantity(2, resource, quantity);
+        self.main = self.main.request(resource, quantity);
         self
     }
 
@@ -129,24 +207,135 @@ impl PodBuilder {
         self.request("memory", quantity)
     }
 
-    /// Sets the container's image.
+    /// Sets the first container's image.
     #[must_use]
     pub fn image(mut self, image: &str) -> Self {
-        self.image = image.into();
+        self.main = self.main.image(image);
+        self
+    }
+
+    /// Adds a container beside the first.
+    #[must_use]
+    pub fn container(mut self, container: &ContainerBuilder) -> Self {
+        container.write(&mut self.spec, 2, false);
+        self
+    }
+
+    /// Adds an init container.
+    #[must_use]
+    pub fn init_container(mut self, container: &ContainerBuilder) -> Self {
+        container.write(&mut self.spec, 20, false);
+        self
+    }
+
+    /// Adds a sidecar: an init container that restarts always.
+    #[must_use]
+    pub fn sidecar(mut self, container: &ContainerBuilder) -> Self {
+        container.write(&mut self.spec, 20, true);
+        self
+    }
+
+    /// Adds to what the runtime takes.
+    #[must_use]
+    pub fn overhead(mut self, resource: &str, quantity: &str) -> Self {
+        self.spec.quantity(32, resource, quantity);
         self
     }
 
     /// Sets the node, as the scheduler does when it assumes the pod there.
     #[must_use]
     pub fn node_name(mut self, node: &str) -> Self {
-        self.node = node.into();
+        self.spec.string(10, node);
+        self
+    }
+
+    /// Adds a label that the node must have.
+    #[must_use]
+    pub fn node_selector(mut self, key: &str, value: &str) -> Self {
+        self.spec.pair(7, key, value);
+        self
+    }
+
+    /// Adds a term of required node affinity: one of the terms must match. `operator` is `In`, `Exists`, …
+    #[must_use]
+    pub fn node_affinity(mut self, key: &str, operator: &str, values: &[&str]) -> Self {
+        self.node_affinity.message(1, |term| {
+            term.message(1, |m| {
+                m.string(1, key);
+                m.string(2, operator);
+                values.iter().for_each(|v| m.string(3, v));
+            });
+        });
+        self
+    }
+
+    /// Adds a toleration of this taint, whatever its value.
+    #[must_use]
+    pub fn toleration(mut self, key: &str, effect: &str) -> Self {
+        self.spec.message(22, |m| {
+            m.string(1, key);
+            m.string(2, "Exists");
+            m.string(4, effect);
+        });
+        self
+    }
+
+    /// Adds a volume with a claim.
+    #[must_use]
+    pub fn claim(mut self, volume: &str, claim: &str) -> Self {
+        self.spec.message(1, |m| {
+            m.string(1, volume);
+            m.message(2, |m| m.message(10, |m| m.string(1, claim)));
+        });
+        self
+    }
+
+    /// Adds a scheduling gate.
+    #[must_use]
+    pub fn scheduling_gate(mut self, name: &str) -> Self {
+        self.spec.message(38, |m| m.string(1, name));
+        self
+    }
+
+    /// Sets the scheduler.
+    #[must_use]
+    pub fn scheduler_name(mut self, name: &str) -> Self {
+        self.spec.string(19, name);
         self
     }
 
     /// Sets the priority.
     #[must_use]
     pub fn priority(mut self, priority: i32) -> Self {
-        self.priority = Some(priority);
+        self.spec.integer(25, i64::from(priority));
+        self
+    }
+
+    /// Sets the priority class' name.
+    #[must_use]
+    pub fn priority_class_name(mut self, name: &str) -> Self {
+        self.spec.string(24, name);
+        self
+    }
+
+    /// Sets the preemption policy.
+    #[must_use]
+    pub fn preemption_policy(mut self, policy: &str) -> Self {
+        self.spec.string(31, policy);
+        self
+    }
+
+    /// Sets the phase.
+    #[must_use]
+    pub fn phase(mut self, phase: &str) -> Self {
+        self.status.string(1, phase);
+        self
+    }
+
+    /// Sets the nominated node.
+    #[must_use]
+    pub fn nominated_node_name(mut self, node: &str) -> Self {
+        self.status.string(11, node);
         self
     }
 
@@ -167,14 +356,9 @@ impl PodBuilder {
             m.0.extend_from_slice(&self.meta.0);
         });
         pod.message(2, |m| {
-            m.message(2, |m| {
-                m.string(1, "main");
-                m.string(2, &self.image);
-                m.bytes(8, &self.requests.0);
-            });
-            m.string(10, &self.node);
-            if let Some(priority) = self.priority {
-                m.integer(25, i64::from(priority));
+            self.main.write(m, 2, false);
+            if !self.node_affinity.0.is_empty() {
+                m.message(18, |m| m.message(1, |m| m.bytes(1, &self.node_affinity.0)));
             }
             m.0.extend_from_slice(&self.spec.0);
         });
@@ -190,12 +374,19 @@ pub struct NodeBuilder {
     meta: Writer,
     spec: Writer,
     status: Writer,
+    images: Vec<(String, i64)>,
 }
 
 /// A node with this name.
 #[must_use]
 pub fn node(name: &str) -> NodeBuilder {
-    NodeBuilder { name: name.into(), meta: Writer::default(), spec: Writer::default(), status: Writer::default() }
+    NodeBuilder {
+        name: name.into(),
+        meta: Writer::default(),
+        spec: Writer::default(),
+        status: Writer::default(),
+        images: Vec::new(),
+    }
 }
 
 impl NodeBuilder {
@@ -239,6 +430,16 @@ impl NodeBuilder {
         self
     }
 
+    /// Adds a condition, such as `Ready` `True`.
+    #[must_use]
+    pub fn condition(mut self, condition: &str, status: &str) -> Self {
+        self.status.message(4, |m| {
+            m.string(1, condition);
+            m.string(2, status);
+        });
+        self
+    }
+
     /// Adds an image.
     #[must_use]
     pub fn image(mut self, name: &str, bytes: i64) -> Self {
@@ -246,7 +447,14 @@ impl NodeBuilder {
             m.string(1, name);
             m.integer(2, bytes);
         });
+        self.images.push((name.into(), bytes));
         self
+    }
+
+    /// The images added.
+    #[must_use]
+    pub fn images(&self) -> &[(String, i64)] {
+        &self.images
     }
 
     /// The name.

@@ -2,14 +2,16 @@
 
 mod build;
 mod fake;
+mod guest;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use kube_scheduler_abi::Import;
 
-pub use build::{NodeBuilder, PodBuilder, node, pod};
+pub use build::{ContainerBuilder, NodeBuilder, PodBuilder, container, node, pod};
 pub use fake::{FakeHost, LogLine};
+pub use guest::{Guest, Verdict};
 
 /// What stands behind the host's functions off wasm.
 pub trait Host {
