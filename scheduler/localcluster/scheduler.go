@@ -1,0 +1,110 @@
+package localcluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// SchedulerOptions say how a scheduler is started.
+type SchedulerOptions struct {
+	Binary      string   // started as "Binary Args… --config=…"
+	Args        []string // before --config; {"kube-scheduler"} for tutti-local
+	Plugin      string   // file of the guest; "": no plugin
+	GuestConfig string   // JSON; "" is {}
+	Profiles    []string // scheduler names; none: default-scheduler
+	LeaderElect bool
+	Port        int // of /metrics and /healthz; 0: a free one
+	Name        string
+	Flags       []string // more flags
+}
+
+// Scheduler is a running scheduler process.
+type Scheduler struct {
+	*Process
+	Port int
+}
+
+// PluginName is the name that local configurations give the plugin.
+const PluginName = "Tutti"
+
+// StartScheduler writes a configuration and starts a scheduler with it.
+func (c *Cluster) StartScheduler(o SchedulerOptions) (*Scheduler, error) {
+	if o.Name == "" {
+		o.Name = "kube-scheduler"
+	}
+	if o.Port == 0 {
+		var err error
+		if o.Port, err = freePort(); err != nil {
+			return nil, err
+		}
+	}
+	config, err := c.schedulerConfig(o)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(c.Dir, o.Name+".yaml")
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		return nil, err
+	}
+	args := append(append([]string{}, o.Args...),
+		"--config="+file, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", o.Port),
+		"--cert-dir="+filepath.Join(c.Dir, o.Name+"-certs"),
+		"--authentication-kubeconfig="+c.Kubeconfig, "--authorization-kubeconfig="+c.Kubeconfig,
+		"--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics", "--v=1")
+	p, err := StartProcess(filepath.Join(c.Dir, o.Name+".log"), o.Binary, append(args, o.Flags...)...)
+	if err != nil {
+		return nil, err
+	}
+	return &Scheduler{Process: p, Port: o.Port}, nil
+}
+
+// schedulerConfig is a KubeSchedulerConfiguration as in scheduler-config/profiles.
+func (c *Cluster) schedulerConfig(o SchedulerOptions) ([]byte, error) {
+	names := o.Profiles
+	if len(names) == 0 {
+		names = []string{"default-scheduler"}
+	}
+	type list []map[string]any
+	enabled := func(names ...string) map[string]any {
+		var l list
+		for _, n := range names {
+			l = append(l, map[string]any{"name": n})
+		}
+		return map[string]any{"enabled": l}
+	}
+	var profiles list
+	for _, name := range names {
+		profile := map[string]any{"schedulerName": name}
+		if o.Plugin != "" {
+			plugin, err := filepath.Abs(o.Plugin)
+			if err != nil {
+				return nil, err
+			}
+			guest := o.GuestConfig
+			if guest == "" {
+				guest = "{}"
+			}
+			profile["plugins"] = map[string]any{
+				"multiPoint": enabled(PluginName),
+				"preFilter":  enabled(PluginName),
+				"postFilter": enabled(PluginName, "DefaultPreemption"),
+			}
+			profile["pluginConfig"] = list{{"name": PluginName, "args": map[string]any{"guestURL": "file://" + plugin, "guestConfig": guest}}}
+		}
+		profiles = append(profiles, profile)
+	}
+	return json.MarshalIndent(map[string]any{
+		"apiVersion": "kubescheduler.config.k8s.io/v1",
+		"kind":       "KubeSchedulerConfiguration",
+		"clientConnection": map[string]any{
+			"kubeconfig": c.Kubeconfig, "qps": 5000, "burst": 5000,
+		},
+		"leaderElection": map[string]any{
+			"leaderElect": o.LeaderElect, "leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms",
+			"resourceNamespace": "kube-system", "resourceName": "kube-scheduler", "resourceLock": "leases",
+		},
+		"profiles": profiles,
+	}, "", "  ")
+}
