@@ -132,9 +132,15 @@ func (k *Kubelet) sync(ctx context.Context, key string) (time.Duration, error) {
 	switch pod.Status.Phase {
 	case v1.PodPending, "":
 		now := metav1.Now()
-		return 0, k.setStatus(ctx, pod, v1.PodStatus{Phase: v1.PodRunning, StartTime: &now, Conditions: []v1.PodCondition{
+		status := v1.PodStatus{Phase: v1.PodRunning, StartTime: &now, Conditions: []v1.PodCondition{
 			{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: now},
-		}})
+		}}
+		for _, c := range pod.Spec.Containers {
+			status.ContainerStatuses = append(status.ContainerStatuses, v1.ContainerStatus{
+				Name: c.Name, Image: c.Image, Ready: true, State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: now}},
+			})
+		}
+		return 0, k.setStatus(ctx, pod, status)
 	case v1.PodRunning:
 		text, ok := pod.Annotations[Duration]
 		if !ok || pod.Status.StartTime == nil {

@@ -124,7 +124,8 @@ func up(args []string) error {
 
   export KUBECONFIG=%s
   kubectl apply -f scheduler-config/examples/gang.yaml
-  kubectl get pods,podgroups -o wide -w
+  kubectl get pods -o wide -w
+  kubectl get podgroups.scheduling.x-k8s.io
 
 Logs and data: %s. Ctrl-C stops everything.
 `, *nodes, *gpus, cluster.Kubeconfig, cluster.Dir)
