@@ -51,7 +51,7 @@ impl Plugin for Guest {
         Self::usage(self)
     }
     fn fuel(&self) -> BTreeMap<Export, FuelUse> {
-        Self::fuel(self)
+        Self::fuel(self).clone()
     }
     fn enqueue(&mut self, host: &mut dyn Host) -> Result<Vec<(u32, Action)>, CallError> {
         Self::enqueue(self, host)
