@@ -32,6 +32,6 @@ impl Config {
         if text.trim_ascii().is_empty() {
             return Ok(T::default());
         }
-        crate::json::de::from_str(text).map_err(|e| Status::error(format!("guestConfig: {e}")))
+        crate::json::from_slice(text.as_bytes()).map_err(|status| status.context("guestConfig"))
     }
 }

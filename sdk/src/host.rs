@@ -59,7 +59,7 @@ pub fn filtered_nodes() -> Result<Vec<String>> {
     let mut names = Vec::new();
     let mut reader = Reader::new(&bytes);
     if !reader.null() {
-        reader.array(|r| {
+        reader.array(&mut |r| {
             names.push(r.string()?);
             Ok(())
         })?;
@@ -112,10 +112,10 @@ pub fn node_image_states(node: &str) -> Result<Vec<ImageState>> {
     let mut images = Vec::new();
     let mut reader = Reader::new(&bytes);
     if !reader.null() {
-        reader.object(|name, r| {
+        reader.object(&mut |name, r| {
             let mut image = ImageState { name, size: 0, num_nodes: 0 };
             if !r.null() {
-                r.object(|key, r| {
+                r.object(&mut |key, r| {
                     match key.as_str() {
                         "Size" => image.size = r.integer()?,
                         "NumNodes" => image.num_nodes = r.integer()?,
@@ -259,7 +259,7 @@ fn non_empty(bytes: HostBytes) -> Option<HostBytes> {
 fn integers(bytes: &[u8], mut entry: impl FnMut(String, i64)) -> Result<()> {
     let mut reader = Reader::new(bytes);
     if !reader.null() {
-        reader.object(|name, r| {
+        reader.object(&mut |name, r| {
             entry(name, r.integer()?);
             Ok(())
         })?;

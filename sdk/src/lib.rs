@@ -14,6 +14,9 @@ mod config;
 pub mod context;
 mod entry;
 pub mod host;
+#[cfg(feature = "serde")]
+pub mod json;
+#[cfg(not(feature = "serde"))]
 mod json;
 pub mod klog;
 mod plugin;

@@ -296,9 +296,9 @@ impl<'a, T: FieldValue<'a>> Iterator for Repeated<'a, T> {
     }
 }
 
-impl<T> fmt::Debug for Repeated<'_, T> {
+impl<'a, T: FieldValue<'a> + Copy + fmt::Debug> fmt::Debug for Repeated<'a, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Repeated(field {})", self.field)
+        f.debug_list().entries(*self).finish()
     }
 }
 
@@ -356,9 +356,9 @@ impl<'a, V: FieldValue<'a>> Iterator for Map<'a, V> {
     }
 }
 
-impl<V> fmt::Debug for Map<'_, V> {
+impl<'a, V: FieldValue<'a> + Copy + fmt::Debug> fmt::Debug for Map<'a, V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Map(field {})", self.entries.field)
+        f.debug_list().entries(*self).finish()
     }
 }
 

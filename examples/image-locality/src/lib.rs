@@ -40,9 +40,9 @@ impl ScorePlugin for ImageLocality {
         let spec = cx.pod()?.spec()?;
         let (mut containers, mut bytes) = (0, 0);
         for container in spec.init_containers()?.chain(spec.containers()?) {
-            let image = with_tag(container?.image()?);
+            let image = container?.image()?;
             containers += 1;
-            if let Some(state) = held.iter().find(|state| state.name == image) {
+            if let Some(state) = held.iter().find(|state| same(image, &state.name)) {
                 bytes += state.size / nodes * state.num_nodes.min(nodes);
             }
         }
@@ -56,10 +56,10 @@ fn rate(bytes: i64, containers: i64) -> i64 {
     MAX_NODE_SCORE * (bytes.clamp(WORTH_A_POINT, most) - WORTH_A_POINT) / (most - WORTH_A_POINT)
 }
 
-/// A node lists its images with a tag; a pod may leave `:latest` out.
-fn with_tag(image: &str) -> String {
-    let name = image.rsplit('/').next().unwrap_or(image);
-    if name.contains(':') { image.into() } else { format!("{image}:latest") }
+/// Whether a pod's image is one that a node lists: nodes list them with a tag, pods may leave `:latest` out.
+fn same(image: &str, listed: &str) -> bool {
+    let tagged = image.rfind(':') > image.rfind('/');
+    if tagged { image == listed } else { listed.strip_prefix(image) == Some(":latest") }
 }
 
 #[cfg(test)]
@@ -95,14 +95,16 @@ mod tests {
 
     #[test]
     fn tags() {
-        for (image, expected) in [
-            ("nginx", "nginx:latest"),
-            ("nginx:1", "nginx:1"),
-            ("host:5000/nginx", "host:5000/nginx:latest"),
-            ("host:5000/nginx:1", "host:5000/nginx:1"),
-            ("nginx@sha256:0", "nginx@sha256:0"),
+        for (image, listed, expected) in [
+            ("nginx", "nginx:latest", true),
+            ("nginx", "nginx:1", false),
+            ("nginx", "nginx", false),
+            ("nginx:1", "nginx:1", true),
+            ("host:5000/nginx", "host:5000/nginx:latest", true),
+            ("host:5000/nginx:1", "host:5000/nginx:1", true),
+            ("nginx@sha256:0", "nginx@sha256:0", true),
         ] {
-            assert_eq!(with_tag(image), expected);
+            assert_eq!(same(image, listed), expected, "{image} {listed}");
         }
     }
 

@@ -13,11 +13,11 @@ use super::Reader;
 use crate::wire::Malformed;
 
 /// Reads a value from a JSON text.
-pub(crate) fn from_str<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    let mut reader = Reader::new(text.as_bytes());
+pub(crate) fn from_slice<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
+    let mut reader = Reader::new(text);
     let value = T::deserialize(&mut reader).and_then(|value| reader.end().map(|()| value).map_err(Error::from));
     value.map_err(|e| {
-        let before = &text.as_bytes()[..e.at.unwrap_or(reader.at).min(text.len())];
+        let before = &text[..e.at.unwrap_or(reader.at).min(text.len())];
         let line = 1 + before.iter().filter(|&&b| b == b'\n').count();
         let column = 1 + before.iter().rev().take_while(|&&b| b != b'\n').count();
         let separator = if e.path.is_empty() { "" } else { ": " };
