@@ -12,6 +12,8 @@ pub mod gang;
 use std::cell::RefCell;
 use std::time::Duration;
 
+use kube_scheduler_sdk::MIN_NODE_SCORE;
+use kube_scheduler_sdk::api::pod_requests;
 use kube_scheduler_sdk::bridge::Bridge;
 use kube_scheduler_sdk::prelude::*;
 
@@ -28,6 +30,8 @@ pub struct Gang {
     /// What PreFilter said of the pod in the cycle, for PostFilter. No truth about the cluster: if it's lost, PostFilter
     /// takes the pod for one that found no node.
     refused: RefCell<Option<(String, Refusal)>>,
+    /// The nodes' scores for the pod in the cycle, from PreScore for Score.
+    scores: RefCell<Vec<(String, i64)>>,
 }
 
 struct PodLabels<'a>(Pod<'a>);
@@ -66,6 +70,18 @@ impl Gang {
         }))
     }
 
+    /// What PreFilter says of a pod without a gang.
+    fn plain_pod(&self, pod: Pod<'_>) -> Result<PreFilterResult, Status> {
+        let Ok(config) = &self.config else { return Ok(PreFilterResult::Skip) };
+        if !config.hold_back_plain_pods {
+            return Ok(PreFilterResult::Skip);
+        }
+        let requests = pod_requests(pod)?;
+        let request = |name: &str| in_bridge_units(name, requests.get(name));
+        let open = self.cycle()?.open_nodes_for_plain_pod(pod.uid()?, pod.spec()?.priority()?.unwrap_or(0), request);
+        Ok(open.map_or(PreFilterResult::Skip, PreFilterResult::Nodes))
+    }
+
     fn cycle(&self) -> Result<Cycle<'_, Bridge>, Status> {
         match &self.config {
             Ok(config) => Ok(Cycle { bridge: &self.bridge, config }),
@@ -79,6 +95,15 @@ impl Gang {
     }
 }
 
+fn in_bridge_units(resource: &str, quantity: Quantity) -> i64 {
+    match resource {
+        "cpu" => quantity.milli_value(),
+        // Every pod takes one of a node's places.
+        "pods" => 1,
+        _ => quantity.value(),
+    }
+}
+
 impl Plugin for Gang {
     fn new(config: &Config) -> Result<Self, Status> {
         let config = config
@@ -89,7 +114,7 @@ impl Plugin for Gang {
             klog::error("gang plugin refuses gangs until its configuration is right", &[("problem", problem)]);
         }
         let bridge = Bridge::new(CONVENTIONS.into_iter().map(membership::Convention::source).collect());
-        Ok(Self { config, bridge, refused: RefCell::default() })
+        Ok(Self { config, bridge, refused: RefCell::default(), scores: RefCell::default() })
     }
 }
 
@@ -105,11 +130,13 @@ impl EnqueueExtensions for Gang {
 
 impl PreFilterPlugin for Gang {
     fn pre_filter(&self, cx: &CycleContext) -> Result<PreFilterResult, Status> {
-        let Some(member) = Self::member(cx.pod()?)? else { return Ok(PreFilterResult::Skip) };
+        let pod = cx.pod()?;
+        let Some(member) = Self::member(pod)? else { return self.plain_pod(pod) };
         self.refused.take();
         let refusal = match self.cycle() {
             Ok(cycle) => match cycle.pre_filter(&member) {
                 PreFilter::Go => return Ok(PreFilterResult::Skip),
+                PreFilter::Only(nodes) => return Ok(PreFilterResult::Nodes(nodes)),
                 PreFilter::Refuse(refusal) => refusal,
             },
             Err(status) => Refusal { reason: status.reason().to_owned(), preemption_may_help: false },
@@ -140,20 +167,39 @@ impl PostFilterPlugin for Gang {
         let Ok(cycle) = self.cycle() else { return Err(Status::unresolvable("")) };
         match cycle.post_filter(&member, self.take_refusal(&member.uid).as_ref()) {
             PostFilter::Single => Err(Status::unschedulable("")),
-            PostFilter::Refuse(reason) => Err(Status::unresolvable(reason)),
+            PostFilter::Evicted(Some(node)) => Ok(PostFilterResult::Nominate(node)),
+            PostFilter::Evicted(None) => Ok(PostFilterResult::Done),
+            // A place nominated before would keep others off it.
+            PostFilter::Refuse(reason) => Ok(PostFilterResult::ClearNomination(Status::unresolvable(reason))),
         }
     }
 }
 
 impl PreScorePlugin for Gang {
-    fn pre_score(&self, _: &PreScoreContext) -> Result<PreScoreResult, Status> {
-        Ok(PreScoreResult::Skip)
+    fn pre_score(&self, cx: &PreScoreContext) -> Result<PreScoreResult, Status> {
+        // Off by default, and then without so much as a look at the pod.
+        let Ok(config) = &self.config else { return Ok(PreScoreResult::Skip) };
+        if !config.scores() {
+            return Ok(PreScoreResult::Skip);
+        }
+        let pod = cx.pod()?;
+        let Some(member) = Self::member(pod)? else { return Ok(PreScoreResult::Skip) };
+        let requests = pod_requests(pod)?;
+        let scores = self.cycle()?.scores(&member, |name| in_bridge_units(name, requests.get(name)));
+        Ok(match scores {
+            Some(scores) => {
+                self.scores.replace(scores);
+                PreScoreResult::Score
+            }
+            None => PreScoreResult::Skip,
+        })
     }
 }
 
 impl ScorePlugin for Gang {
-    fn score(&self, _: &NodeContext) -> Result<i64, Status> {
-        Ok(0)
+    fn score(&self, cx: &NodeContext) -> Result<i64, Status> {
+        let (scores, node) = (self.scores.borrow(), cx.node_name()?);
+        Ok(scores.binary_search_by(|(name, _)| name.as_str().cmp(node)).map_or(MIN_NODE_SCORE, |i| scores[i].1))
     }
 }
 

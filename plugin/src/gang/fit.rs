@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use kube_scheduler_sdk::bridge::GroupShapesReply;
 
+use super::preempt::Seats;
 use super::quorum::Missing;
 
 /// Members alike in what they ask of a node.
@@ -137,6 +138,37 @@ impl Need {
     #[must_use]
     pub fn members(&self) -> u32 {
         self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.missing.total))
+    }
+
+    /// The missing members one by one, in the gangs' order and the oldest first: how many of which shape, and the shape's
+    /// uid. Where they may go is left open.
+    #[must_use]
+    pub fn seats(&self) -> Vec<(Seats, String)> {
+        let mut seats = Vec::new();
+        for part in &self.parts {
+            let mut taken = vec![0u32; part.shapes.len()];
+            let wanted = part.missing.roles.iter().map(|(role, &n)| (Some(role), n));
+            for (role, wanted) in wanted.chain([(None, part.missing.total)]) {
+                let mut left = match role {
+                    Some(_) => wanted,
+                    None => wanted.saturating_sub(taken.iter().sum()),
+                };
+                for (shape, taken) in part.shapes.iter().zip(&mut taken) {
+                    if role.is_none_or(|role| shape.role == *role) {
+                        let n = left.min(shape.unscheduled - *taken);
+                        *taken += n;
+                        left -= n;
+                    }
+                }
+            }
+            for (shape, count) in part.shapes.iter().zip(taken) {
+                if count > 0 {
+                    let seat = Seats { count, requests: shape.requests.clone(), sites: Vec::new() };
+                    seats.push((seat, shape.uid.clone()));
+                }
+            }
+        }
+        seats
     }
 
     /// The least that any choice of the missing members asks of a resource.
@@ -336,5 +368,153 @@ impl Nodes for NodeList {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const RESOURCES: [&str; 2] = ["cpu", "gpu"];
+
+    fn shape(role: &str, unscheduled: u32, requests: &[i64]) -> Shape {
+        Shape { uid: "u".into(), role: role.into(), priority: 0, unscheduled, requests: requests.to_vec() }
+    }
+
+    fn need(parts: Vec<Part>) -> Need {
+        Need { resources: RESOURCES.map(String::from).to_vec(), parts, floor: vec![0; 2] }
+    }
+
+    fn nodes(free: &[[i64; 2]]) -> NodeList {
+        NodeList {
+            nodes: free.iter().map(|f| (RESOURCES.map(String::from).into_iter().zip(*f).collect(), vec![])).collect(),
+        }
+    }
+
+    fn missing(total: u32, roles: &[(&str, u32)]) -> Missing {
+        Missing { total, roles: roles.iter().map(|&(role, n)| (role.into(), n)).collect() }
+    }
+
+    fn check(need: &Need, nodes: &mut NodeList) -> Result<(), Short> {
+        match need.check(nodes) {
+            Ok(verdict) => verdict,
+            Err(e) => match e {},
+        }
+    }
+
+    /// Whether some choice of the missing members has some placement: tried out.
+    fn placeable(need: &Need, free: &mut [[i64; 2]]) -> bool {
+        fn place(need: &Need, chosen: &mut Vec<Vec<u32>>, at: (usize, usize), free: &mut [[i64; 2]]) -> bool {
+            let (p, s) = at;
+            let Some(part) = need.parts.get(p) else { return true };
+            let Some(shape) = part.shapes.get(s) else {
+                let enough = chosen[p].iter().sum::<u32>() >= part.missing.total
+                    && part.missing.roles.iter().all(|(role, &n)| {
+                        let of_role = part.shapes.iter().zip(&chosen[p]).filter(|(shape, _)| shape.role == *role);
+                        of_role.map(|(_, &n)| n).sum::<u32>() >= n
+                    });
+                return enough && place(need, chosen, (p + 1, 0), free);
+            };
+            if place(need, chosen, (p, s + 1), free) {
+                return true;
+            }
+            if chosen[p][s] == shape.unscheduled {
+                return false;
+            }
+            for n in 0..free.len() {
+                if free[n].iter().zip(&shape.requests).all(|(&free, &request)| request == 0 || free >= request) {
+                    (0..2).for_each(|r| free[n][r] -= shape.requests[r]);
+                    chosen[p][s] += 1;
+                    let found = place(need, chosen, at, free);
+                    chosen[p][s] -= 1;
+                    (0..2).for_each(|r| free[n][r] += shape.requests[r]);
+                    if found {
+                        return true;
+                    }
+                }
+            }
+            false
+        }
+        let mut chosen = need.parts.iter().map(|part| vec![0; part.shapes.len()]).collect();
+        place(need, &mut chosen, (0, 0), free)
+    }
+
+    fn parts() -> impl Strategy<Value = Vec<Part>> {
+        let shape = ("[ab]", 0u32..3, 0i64..4, 0i64..3).prop_map(|(role, n, cpu, gpu)| shape(&role, n, &[cpu, gpu]));
+        let part = (prop::collection::vec(shape, 1..3), 0u32..4, 0u32..3).prop_map(|(shapes, total, of_a)| {
+            let there = |role: Option<&str>| -> u32 {
+                shapes.iter().filter(|s| role.is_none_or(|r| s.role == r)).map(|s| s.unscheduled).sum()
+            };
+            let of_a = of_a.min(there(Some("a")));
+            let total = total.min(there(None)).max(of_a);
+            let roles: &[(&str, u32)] = if of_a > 0 { &[("a", of_a)] } else { &[] };
+            Part { missing: missing(total, roles), shapes }
+        });
+        prop::collection::vec(part, 1..3)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn never_refuses_what_can_be_placed(
+            parts in parts(),
+            mut free in prop::collection::vec([-1i64..6, 0i64..4], 1..4),
+        ) {
+            let need = need(parts);
+            let verdict = check(&need, &mut nodes(&free));
+            if verdict.is_err() {
+                prop_assert!(!placeable(&need, &mut free), "{verdict:?}");
+            }
+        }
+
+        #[test]
+        fn is_exact_for_members_alike(
+            unscheduled in 1u32..6, total in 0u32..6, cpu in 0i64..4, gpu in 0i64..3,
+            mut free in prop::collection::vec([0i64..6, 0i64..4], 1..4),
+        ) {
+            let part = Part { missing: missing(total.min(unscheduled), &[]), shapes: vec![shape("", unscheduled, &[cpu, gpu])] };
+            let need = need(vec![part]);
+            prop_assert_eq!(check(&need, &mut nodes(&free)).is_ok(), placeable(&need, &mut free));
+        }
+    }
+
+    #[test]
+    fn says_what_lacks() {
+        let gang = |members, requests: &[i64]| {
+            need(vec![Part { missing: missing(members, &[]), shapes: vec![shape("", members, requests)] }])
+        };
+        type Case<'a> = (Need, &'a [[i64; 2]], Option<(&'a str, i64, i64, u32)>);
+        let cases: [Case<'_>; 4] = [
+            (gang(3, &[1, 4]), &[[9, 6], [9, 2], [9, 2], [9, 2]], Some(("gpu", 12, 12, 1))),
+            (gang(3, &[4, 0]), &[[8, 0], [3, 0]], Some(("cpu", 12, 11, 2))),
+            (gang(2, &[4, 0]), &[[8, 0]], None),
+            // Either resource fits somewhere, both nowhere: no single one is to blame.
+            (gang(1, &[1, 1]), &[[0, 5], [5, 0]], Some(("-", 0, 0, 0))),
+        ];
+        for (need, free, want) in cases {
+            let got = check(&need, &mut nodes(free)).err();
+            let got = got.as_ref().map(|s| (s.resource.as_deref().unwrap_or("-"), s.wanted, s.free, s.fitting));
+            assert_eq!(got, want);
+        }
+    }
+
+    #[test]
+    fn minimum_resources_count_the_gangs_own_room() {
+        use kube_scheduler_sdk::bridge::Shape as Reply;
+        let reply = |unscheduled, placed| GroupShapesReply {
+            resources: vec!["cpu".into()],
+            shapes: vec![Reply { unscheduled, placed, requests: vec![2], ..Reply::default() }],
+        };
+        for (placed, free, ok) in [(0, 17, false), (0, 18, true), (3, 12, true), (3, 11, false)] {
+            let mut need = Need::default();
+            need.add(missing(1, &[]), &reply(1, placed), &[("cpu".into(), 18)]);
+            let mut list = NodeList { nodes: vec![([("cpu".into(), free)].into(), vec![])] };
+            let verdict = check(&need, &mut list);
+            assert_eq!(verdict.is_ok(), ok, "{placed} {free} {verdict:?}");
+            assert!(verdict.err().is_none_or(|short| short.floor));
+        }
     }
 }

@@ -4,6 +4,9 @@
 pub mod fit;
 pub mod hold;
 pub mod membership;
+pub mod preempt;
 pub mod quorum;
 pub mod reason;
+pub mod reserve;
+pub mod score;
 pub mod spec;

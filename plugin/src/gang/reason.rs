@@ -79,6 +79,13 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// Another gang, by its key, comes first.
+    #[must_use]
+    pub fn behind(gang: &GangId, head: &str) -> Self {
+        let head = GangId::from_key(head).map_or_else(|| head.into(), |id| id.to_string());
+        Self::Behind { gang: gang.clone(), head }
+    }
+
     /// The value of a metric's `reason` label.
     #[must_use]
     pub const fn label(&self) -> &'static str {
@@ -131,7 +138,7 @@ impl fmt::Display for Short {
             write!(f, " of role {role}")?;
         }
         let Some(resource) = resource else {
-            return f.write_str(": the other nodes don't admit them");
+            return f.write_str(": no other node admits a member and has all it asks for");
         };
         let amount = |figure| amount(resource, figure);
         if free < wanted {
