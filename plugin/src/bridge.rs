@@ -7,8 +7,6 @@ macro_rules! calls {
     ($($method:ident($call:ident) -> $reply:ident;)*) => {
         /// Calls of `bridge.proto`, which says what each does.
         pub trait Calls {
-            /// Whether the call, by its field name in `Request`, is served.
-            fn serves(&self, call: &str) -> bool;
             $(
                 #[doc = concat!("Calls ", stringify!($call), ".")]
                 ///
@@ -19,9 +17,6 @@ macro_rules! calls {
         }
 
         impl Calls for Bridge {
-            fn serves(&self, call: &str) -> bool {
-                Self::serves(self, call)
-            }
             $(fn $method(&self, call: $call) -> Result<$reply, Error> {
                 Self::$method(self, call)
             })*
