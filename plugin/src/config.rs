@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Config, String> {
-        serde_json::from_str::<Config>(text).map_err(|e| e.to_string()).and_then(Config::checked)
+        kube_scheduler_sdk::from_json::<Config>(text).and_then(Config::checked)
     }
 
     #[test]
@@ -126,7 +126,7 @@ mod tests {
             (r#"{"backoffBaseSeconds": 9, "backoffMaxSeconds": 8}"#, Some("backoffMaxSeconds is 8, not in 9 to 3600")),
             (r#"{"fairness": "fifo"}"#, Some("unknown variant `fifo`")),
             (r#"{"binpack": {"cpu": 101}}"#, Some("above 100")),
-            (r"{", Some("EOF")),
+            (r"{", Some("line 1 column 2")),
         ] {
             match (parse(text), error) {
                 (Ok(_), None) => {}

@@ -191,7 +191,7 @@ fn binary(whole: &[u8], fraction: &[u8], bits: u32) -> i128 {
     }
     nano += i128::from(rest);
     let units = whole.iter().fold(0i128, |n, d| n.saturating_mul(10).saturating_add(i128::from(d - b'0')));
-    units.saturating_mul(unit).saturating_add(nano).min(i64::MAX as i128 * NANO)
+    units.saturating_mul(unit).saturating_add(nano).min(i128::from(i64::MAX) * NANO)
 }
 
 impl FromStr for Quantity {

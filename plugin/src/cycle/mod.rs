@@ -64,7 +64,7 @@ impl View {
 }
 
 /// Why there is no [`View`], with the counts where they could be had.
-type NoView = (Reason, Option<GroupState>);
+type NoView = Box<(Reason, Option<GroupState>)>;
 
 /// A refusal of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,12 +120,12 @@ impl<B: Calls> Cycle<'_, B> {
         let member = member.filter(|member| member.gang == *gang);
         let uid = member.map(|member| member.uid.clone()).unwrap_or_default();
         let call = GroupGet { key: gang.key(), with_object: gang.convention.object.is_some(), uid };
-        let state = self.bridge.group_get(call).map_err(|e| (Reason::Bridge(e.to_string()), None))?;
+        let state = self.bridge.group_get(call).map_err(|e| Box::new((Reason::Bridge(e.to_string()), None)))?;
         let policy = self.config.match_policy;
         let spec = match (gang.convention.object, &state.object) {
             (None, _) => {
                 let own = |name: &str| member.and_then(|member| member.facts.get(name)).map(String::as_str);
-                Spec::from_facts(gang, |name| state.facts.get(name).map(String::as_str).or_else(|| own(name)), policy)
+                Spec::from_facts(gang, &|name| state.facts.get(name).map(String::as_str).or_else(|| own(name)), policy)
                     .map_err(|invalid| Reason::Invalid(gang.clone(), invalid))
             }
             (Some(_), Some(object)) if object.found => {
@@ -136,7 +136,7 @@ impl<B: Calls> Cycle<'_, B> {
         };
         match spec {
             Ok(spec) => Ok(View { id: gang.clone(), spec, state }),
-            Err(reason) => Err((reason, Some(state))),
+            Err(reason) => Err(Box::new((reason, Some(state)))),
         }
     }
 
@@ -148,9 +148,9 @@ impl<B: Calls> Cycle<'_, B> {
             let link = views[0].spec.links[i].clone();
             match self.view(&link, None) {
                 Ok(view) => views.push(view),
-                Err((why, _)) => {
+                Err(no_view) => {
                     let state = views.swap_remove(0).state;
-                    return Err((Reason::Linked(member.gang.clone(), Box::new(why)), Some(state)));
+                    return Err(Box::new((Reason::Linked(member.gang.clone(), Box::new(no_view.0)), Some(state))));
                 }
             }
         }
@@ -165,7 +165,7 @@ impl<B: Calls> Cycle<'_, B> {
     pub fn pre_filter(&self, member: &Member) -> PreFilter {
         let views = match self.views(member) {
             Ok(views) => views,
-            Err((reason, state)) => return self.refuse(member, &reason, state.as_ref()),
+            Err(no_view) => return self.refuse(member, &no_view.0, no_view.1.as_ref()),
         };
         let own = &views[0];
         if own.is_free() {
@@ -255,7 +255,7 @@ impl<B: Calls> Cycle<'_, B> {
     /// # Errors
     /// Why it's refused.
     pub fn permit(&self, member: &Member) -> Result<Permit, String> {
-        let views = self.views(member).map_err(|(reason, _)| reason.to_string())?;
+        let views = self.views(member).map_err(|no_view| no_view.0.to_string())?;
         let own = &views[0];
         if quorum::is_free(&own.spec, &own.state) {
             return Ok(Permit::Allow);

@@ -109,13 +109,13 @@ impl<B: Calls> Cycle<'_, B> {
     ///
     /// # Errors
     /// The gang must wait for its turn.
-    pub(super) fn open_nodes(&self, member: &Member, views: &[View]) -> Result<Option<Vec<String>>, Reason> {
+    pub(super) fn open_nodes(&self, member: &Member, views: &[View]) -> Result<Option<Vec<String>>, Box<Reason>> {
         if self.config.fairness == Fairness::None {
             return Ok(None);
         }
         let Some(head) = self.ahead(views, member.priority) else { return Ok(None) };
         if self.config.fairness == Fairness::Strict {
-            return Err(Reason::behind(&member.gang, &head.key));
+            return Err(Box::new(Reason::behind(&member.gang, &head.key)));
         }
         let kept = Reservation::from_note(&head.note);
         // Without figures nobody is kept off: the head isn't worse off than without fairness.

@@ -213,21 +213,18 @@ impl Need {
             room.add(free, &smallest);
             room.fitting < u64::from(missing) || (0..width).any(|r| room.free[r] < least[r].max(self.floor[r]))
         })?;
-        for r in 0..width {
-            let short = |wanted, floor| Short {
-                resource: Some(self.resources[r].clone()),
-                wanted,
-                free: room.free[r],
-                missing,
-                fitting: missing.saturating_sub(1).min(clamp(room.fitting)),
-                role: None,
-                floor,
-            };
-            if room.free[r] < self.floor[r] {
-                return Ok(Err(short(self.floor[r], true)));
-            }
-            if room.free[r] < least[r] {
-                return Ok(Err(short(least[r], false)));
+        for (r, (&floor, &least)) in self.floor.iter().zip(&least).enumerate() {
+            let (wanted, is_floor) = if room.free[r] < floor { (floor, true) } else { (least, false) };
+            if room.free[r] < wanted {
+                return Ok(Err(Short {
+                    resource: Some(self.resources[r].clone()),
+                    wanted,
+                    free: room.free[r],
+                    missing,
+                    fitting: missing.saturating_sub(1).min(clamp(room.fitting)),
+                    role: None,
+                    floor: is_floor,
+                }));
             }
         }
         if room.fitting < u64::from(missing) {

@@ -1,9 +1,12 @@
 //! What a gang asks for, from its PodGroup or from its pods.
 
+use core::fmt;
+use core::marker::PhantomData;
 use std::collections::BTreeMap;
 
 use kube_scheduler_sdk::Quantity;
 use serde::Deserialize;
+use serde::de::{Deserializer, MapAccess, Visitor};
 
 use super::membership::{
     GROUPS, GangId, KOORDINATOR, MATCH_POLICY, MIN_AVAILABLE, MODE, SIGS_MIN_AVAILABLE, VOLCANO, WAITING_TIME,
@@ -77,32 +80,76 @@ struct PodGroup {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Metadata {
-    annotations: Option<BTreeMap<String, String>>,
+    annotations: Option<Pairs<String>>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct PodGroupSpec {
     min_member: Option<i64>,
-    min_task_member: Option<BTreeMap<String, i64>>,
-    min_resources: Option<BTreeMap<String, Amount>>,
+    min_task_member: Option<Pairs<i64>>,
+    min_resources: Option<Pairs<Amount>>,
     schedule_timeout_seconds: Option<i64>,
 }
 
-/// A quantity as the API server may write it.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Amount {
-    Text(String),
-    Number(i64),
+/// A JSON object, in its order.
+#[derive(Default)]
+pub(crate) struct Pairs<T>(pub(crate) Vec<(String, T)>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Pairs<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
+            type Value = Pairs<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<T>, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(Pairs(pairs))
+            }
+        }
+        deserializer.deserialize_map(Object(PhantomData))
+    }
+}
+
+/// A quantity as the API server may write it: a text, or a bare number.
+struct Amount(String);
+
+impl<'de> Deserialize<'de> for Amount {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct TextOrNumber;
+        impl Visitor<'_> for TextOrNumber {
+            type Value = Amount;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a quantity")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Amount, E> {
+                Ok(Amount(text.into()))
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<Amount, E> {
+                Ok(Amount(number.to_string()))
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<Amount, E> {
+                Ok(Amount(number.to_string()))
+            }
+        }
+        deserializer.deserialize_any(TextOrNumber)
+    }
 }
 
 impl Amount {
     fn in_bridge_units(&self, resource: &str) -> Result<i64, String> {
-        let quantity = match self {
-            Self::Text(text) => text.parse::<Quantity>().map_err(|e| e.to_string())?,
-            Self::Number(number) => Quantity::from_units(*number),
-        };
+        let quantity = self.0.parse::<Quantity>().map_err(|e| e.to_string())?;
         Ok(if resource == "cpu" { quantity.milli_value() } else { quantity.value() })
     }
 }
@@ -127,12 +174,14 @@ impl Spec {
     /// # Errors
     /// The object isn't JSON of a PodGroup, or states something that can't be.
     pub fn from_object(id: &GangId, json: &[u8], default_policy: MatchPolicy) -> Result<Self, Invalid> {
-        let object: PodGroup =
-            serde_json::from_slice(json).map_err(|e| Invalid::new("PodGroup", format!("can't be read: {e}")))?;
+        let object: PodGroup = core::str::from_utf8(json)
+            .map_err(|e| e.to_string())
+            .and_then(kube_scheduler_sdk::from_json)
+            .map_err(|e| Invalid::new("PodGroup", format!("can't be read: {e}")))?;
         let spec = object.spec;
         let mut out = Self::of_min(count("spec.minMember", spec.min_member.unwrap_or(0))?, default_policy);
         if let Some(tasks) = spec.min_task_member {
-            for (role, min) in tasks {
+            for (role, min) in tasks.0 {
                 let min = count("spec.minTaskMember", min)?;
                 if min > 0 {
                     out.roles.insert(role, min);
@@ -144,7 +193,7 @@ impl Spec {
                 out.roles.clear();
             }
         }
-        for (resource, amount) in spec.min_resources.into_iter().flatten() {
+        for (resource, amount) in spec.min_resources.map(|pairs| pairs.0).unwrap_or_default() {
             let place = || format!("spec.minResources[{resource}]");
             match amount.in_bridge_units(&resource) {
                 Ok(figure) if figure >= 0 => out.min_resources.push((resource, figure)),
@@ -155,8 +204,8 @@ impl Spec {
         // 0 and less mean "the plugin's default", as in the API's own plugin.
         out.timeout_ms =
             spec.schedule_timeout_seconds.filter(|&s| s > 0).map(|s| s.unsigned_abs().saturating_mul(1000));
-        let annotations = object.metadata.annotations.unwrap_or_default();
-        out.read_annotations(id, |name| annotations.get(name).map(String::as_str))?;
+        let annotations = object.metadata.annotations.unwrap_or_default().0;
+        out.read_annotations(id, &|name| annotations.iter().find(|(key, _)| key == name).map(|(_, v)| v.as_str()))?;
         Ok(out)
     }
 
@@ -166,7 +215,7 @@ impl Spec {
     /// The minimum lacks, or a value can't be followed.
     pub fn from_facts<'a>(
         id: &GangId,
-        facts: impl Fn(&str) -> Option<&'a str>,
+        facts: &dyn Fn(&str) -> Option<&'a str>,
         default_policy: MatchPolicy,
     ) -> Result<Self, Invalid> {
         let place = if id.convention == &KOORDINATOR { MIN_AVAILABLE } else { SIGS_MIN_AVAILABLE };
@@ -182,7 +231,7 @@ impl Spec {
         Ok(out)
     }
 
-    fn read_annotations<'a>(&mut self, id: &GangId, get: impl Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
+    fn read_annotations<'a>(&mut self, id: &GangId, get: &dyn Fn(&str) -> Option<&'a str>) -> Result<(), Invalid> {
         if let Some(text) = get(MATCH_POLICY) {
             self.policy = MatchPolicy::parse(text).ok_or_else(|| {
                 Invalid::new(
@@ -204,7 +253,7 @@ impl Spec {
             self.timeout_ms = Some(duration).filter(|&ms| ms > 0);
         }
         if let Some(text) = get(GROUPS) {
-            let names: Vec<String> = serde_json::from_str(text)
+            let names: Vec<String> = kube_scheduler_sdk::from_json(text)
                 .map_err(|_| Invalid::new(GROUPS, format!("is {text:?}, not a JSON array of \"namespace/name\"")))?;
             for name in &names {
                 let link = match name.split_once('/') {
@@ -227,29 +276,46 @@ fn count(place: &str, figure: i64) -> Result<u32, Invalid> {
     Ok(u32::try_from(figure).unwrap_or(u32::MAX))
 }
 
-/// A Go duration in milliseconds: `1h30m`, `90s`, `1.5s`, `250ms`.
+/// A Go duration in milliseconds: `1h30m`, `90s`, `1.5s`, `250ms`. Too large a one is the largest.
 fn go_duration_ms(text: &str) -> Option<u64> {
+    const UNITS: [(&str, u64); 7] = [
+        ("ms", 1_000_000),
+        ("us", 1_000),
+        ("µs", 1_000),
+        ("ns", 1),
+        ("h", 3_600_000_000_000),
+        ("m", 60_000_000_000),
+        ("s", 1_000_000_000),
+    ];
+    let text = text.trim();
     if text == "0" {
         return Some(0);
     }
-    let mut rest = text.trim().strip_prefix('+').unwrap_or(text.trim());
-    let mut total = 0.0f64;
+    let mut rest = text.strip_prefix('+').unwrap_or(text);
+    let mut nanos = 0u128;
     if rest.is_empty() {
         return None;
     }
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let figure: f64 = rest[..digits].parse().ok()?;
-        rest = &rest[digits..];
-        let (factor, unit) =
-            [("ms", 1.0), ("us", 1e-3), ("µs", 1e-3), ("ns", 1e-6), ("h", 3.6e6), ("m", 6e4), ("s", 1e3)]
-                .into_iter()
-                .find_map(|(unit, factor)| rest.starts_with(unit).then_some((factor, unit)))?;
-        total += figure * factor;
-        rest = &rest[unit.len()..];
+        let (figure, after) = rest.split_at(digits);
+        let (unit, factor) = UNITS.into_iter().find(|(unit, _)| after.starts_with(unit))?;
+        let (whole, part) = figure.split_once('.').unwrap_or((figure, ""));
+        if whole.is_empty() && part.is_empty() || part.contains('.') {
+            return None;
+        }
+        let digit = |b: u8| u128::from(b - b'0');
+        let whole = whole.bytes().fold(0u128, |n, b| n.saturating_mul(10).saturating_add(digit(b)));
+        let mut nano = whole.saturating_mul(factor.into());
+        let mut scale = u128::from(factor);
+        for b in part.bytes() {
+            scale /= 10;
+            nano = nano.saturating_add(digit(b) * scale);
+        }
+        nanos = nanos.saturating_add(nano);
+        rest = &after[unit.len()..];
     }
-    // `as` saturates, and rounds a part of a millisecond down.
-    Some(total as u64)
+    Some(u64::try_from(nanos / 1_000_000).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -276,6 +342,8 @@ mod tests {
             (r#"{"spec":{"minMember":99999999999}}"#, Ok(u32::MAX)),
             (r#"{"spec":{"minMember":-1}}"#, Err("spec.minMember")),
             (r#"{"spec":{"minMember":"3"}}"#, Err("PodGroup")),
+            (r#"{"spec":{"minMember":null,"minResources":null},"metadata":{"annotations":null}}"#, Ok(0)),
+            (r#"{"spec":{"minMember":2,"minResources":{"cpu":3}},"status":{"phase":"Pending"}}"#, Ok(2)),
             (r"no JSON", Err("PodGroup")),
             (r#"{"spec":{"minMember":1,"minResources":{"cpu":"much"}}}"#, Err("spec.minResources[cpu]")),
             (r#"{"spec":{"minMember":1,"minResources":{"cpu":"-1"}}}"#, Err("spec.minResources[cpu]")),
@@ -293,7 +361,7 @@ mod tests {
         );
         assert_eq!(
             spec.unwrap().min_resources,
-            [("cpu".into(), 1500), ("example.com/gpu".into(), 4), ("memory".into(), 1 << 30)]
+            [("cpu".into(), 1500), ("memory".into(), 1 << 30), ("example.com/gpu".into(), 4)]
         );
     }
 
@@ -324,7 +392,7 @@ mod tests {
         for (convention, facts, want) in cases {
             let got = Spec::from_facts(
                 &id(convention),
-                |name| facts.iter().find(|(key, _)| *key == name).map(|&(_, value)| value),
+                &|name| facts.iter().find(|(key, _)| *key == name).map(|&(_, value)| value),
                 MatchPolicy::default(),
             );
             assert_eq!(got.as_ref().map(|s| s.min).map_err(|e| e.place.as_str()), want, "{facts:?}");
@@ -339,7 +407,7 @@ mod tests {
         let facts = [(MIN_AVAILABLE, "1"), (GROUPS, r#"["ns/ga","ns/gb","other/ga","ns/gb"]"#)];
         let spec = Spec::from_facts(
             &id(&KOORDINATOR),
-            |name| facts.iter().find(|(key, _)| *key == name).map(|&(_, value)| value),
+            &|name| facts.iter().find(|(key, _)| *key == name).map(|&(_, value)| value),
             MatchPolicy::default(),
         );
         let keys: Vec<_> = spec.unwrap().links.iter().map(GangId::key).collect();
@@ -353,12 +421,16 @@ mod tests {
             ("1h2m3s", Some(3_723_000)),
             ("1.5s", Some(1500)),
             ("250ms", Some(250)),
+            (".5s", Some(500)),
+            ("1.5.2s", None),
+            ("1..s", None),
+            (".s", None),
             ("0", Some(0)),
             ("", None),
             ("5", None),
             ("-5s", None),
             ("5 s", None),
-            ("9999999999999999h", Some(u64::MAX)),
+            ("99999999999999999999999999999999999999999999h", Some(u64::MAX)),
         ] {
             assert_eq!(go_duration_ms(text), want, "{text}");
         }
