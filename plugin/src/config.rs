@@ -112,7 +112,9 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Config, String> {
-        kube_scheduler_sdk::from_json::<Config>(text).and_then(Config::checked)
+        kube_scheduler_sdk::json::from_slice::<Config>(text.as_bytes())
+            .map_err(|e| e.reason().to_owned())
+            .and_then(Config::checked)
     }
 
     #[test]

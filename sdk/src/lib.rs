@@ -39,15 +39,6 @@ pub use plugin::{
 pub use quantity::{ParseQuantityError, Quantity};
 pub use status::Status;
 
-/// Reads a value from JSON, such as an object the bridge hands out: as [`Config::parse`], made small rather than fast.
-///
-/// # Errors
-/// What is wrong, by field, line and column.
-#[cfg(feature = "serde")]
-pub fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    json::de::from_str(text)
-}
-
 /// What a plugin's file imports.
 pub mod prelude {
     pub use crate::api::{Container, Node, Pod};

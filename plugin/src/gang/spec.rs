@@ -4,7 +4,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use std::collections::BTreeMap;
 
-use kube_scheduler_sdk::Quantity;
+use kube_scheduler_sdk::{Quantity, json};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 
@@ -173,11 +173,9 @@ impl Spec {
     ///
     /// # Errors
     /// The object isn't JSON of a PodGroup, or states something that can't be.
-    pub fn from_object(id: &GangId, json: &[u8], default_policy: MatchPolicy) -> Result<Self, Invalid> {
-        let object: PodGroup = core::str::from_utf8(json)
-            .map_err(|e| e.to_string())
-            .and_then(kube_scheduler_sdk::from_json)
-            .map_err(|e| Invalid::new("PodGroup", format!("can't be read: {e}")))?;
+    pub fn from_object(id: &GangId, bytes: &[u8], default_policy: MatchPolicy) -> Result<Self, Invalid> {
+        let object: PodGroup =
+            json::from_slice(bytes).map_err(|e| Invalid::new("PodGroup", format!("can't be read: {}", e.reason())))?;
         let spec = object.spec;
         let mut out = Self::of_min(count("spec.minMember", spec.min_member.unwrap_or(0))?, default_policy);
         if let Some(tasks) = spec.min_task_member {
@@ -253,7 +251,7 @@ impl Spec {
             self.timeout_ms = Some(duration).filter(|&ms| ms > 0);
         }
         if let Some(text) = get(GROUPS) {
-            let names: Vec<String> = kube_scheduler_sdk::from_json(text)
+            let names: Vec<String> = json::from_slice(text.as_bytes())
                 .map_err(|_| Invalid::new(GROUPS, format!("is {text:?}, not a JSON array of \"namespace/name\"")))?;
             for name in &names {
                 let link = match name.split_once('/') {
