@@ -1,10 +1,16 @@
 package localcluster
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
 )
 
 // SchedulerOptions say how a scheduler is started.
@@ -108,4 +114,55 @@ func (c *Cluster) schedulerConfig(o SchedulerOptions) ([]byte, error) {
 		},
 		"profiles": profiles,
 	}, "", "  ")
+}
+
+// WaitHealthy waits until the scheduler answers on /healthz.
+func (s *Scheduler) WaitHealthy(timeout time.Duration) error {
+	deadline := time.Now().Add(timeout)
+	for {
+		if _, err := s.get("/healthz"); err == nil {
+			return nil
+		} else if exit := s.Err(); exit != nil {
+			return fmt.Errorf("the scheduler ended: %w", exit)
+		} else if time.Now().After(deadline) {
+			return fmt.Errorf("the scheduler is not healthy after %v: %w; its log is %s", timeout, err, s.Log)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// Metrics returns the scheduler's /metrics by sample, e.g. `process_resident_memory_bytes`.
+func (s *Scheduler) Metrics() (map[string]float64, error) {
+	body, err := s.get("/metrics")
+	if err != nil {
+		return nil, err
+	}
+	samples := map[string]float64{}
+	for line := range strings.Lines(string(body)) {
+		at := strings.LastIndexByte(line, ' ')
+		if strings.HasPrefix(line, "#") || at < 0 {
+			continue
+		}
+		if value, err := strconv.ParseFloat(strings.TrimSpace(line[at+1:]), 64); err == nil {
+			samples[line[:at]] = value
+		}
+	}
+	return samples, nil
+}
+
+func (s *Scheduler) get(path string) ([]byte, error) {
+	// The scheduler's certificate is one it made for itself a moment ago.
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
+	}}
+	response, err := client.Get(fmt.Sprintf("https://127.0.0.1:%d%s", s.Port, path))
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", path, response.Status)
+	}
+	return body, err
 }
