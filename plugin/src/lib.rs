@@ -8,6 +8,7 @@ pub mod bridge;
 pub mod config;
 pub mod cycle;
 pub mod gang;
+pub mod order;
 
 use std::cell::RefCell;
 use std::time::Duration;

@@ -1,7 +1,5 @@
 //! Room for a whole gang at the cost of pods of lower priority.
 
-use std::collections::BTreeMap;
-
 use super::{Cycle, Member, PostFilter, View};
 use crate::bridge::{
     Calls, Error, GroupMembers, NodesVictims, PodsEvict, Victim,
@@ -12,6 +10,7 @@ use crate::gang::hold::{Backoff, Cause};
 use crate::gang::membership::GangId;
 use crate::gang::preempt::{Band, Ground, Occupant, Seats, Site};
 use crate::gang::reason::Reason;
+use crate::order::Names;
 
 /// Nodes per page: victims make pages heavy.
 const PAGE: u32 = 256;
@@ -56,8 +55,7 @@ impl<B: Calls> Cycle<'_, B> {
     /// The nodes that admit any of the seats, what runs there, and how many pods are about to end.
     fn ground(&self, need: &Need, seats: &mut [(Seats, String)], priority: i32) -> Result<(Ground, u32), Error> {
         let mut ground = Ground::default();
-        let mut index: BTreeMap<String, usize> = BTreeMap::new();
-        let mut bands: BTreeMap<String, usize> = BTreeMap::new();
+        let (mut nodes, mut gangs) = (Names::default(), Names::default());
         let mut ending = 0;
         for (seat, uid) in seats {
             let mut call = NodesVictims {
@@ -70,13 +68,11 @@ impl<B: Calls> Cycle<'_, B> {
             loop {
                 let page = self.bridge.nodes_victims(call.clone())?;
                 for node in page.items {
-                    if let Some(&known) = index.get(&node.name) {
-                        seat.sites.push(known);
+                    let (site, is_new) = nodes.number(&node.name);
+                    seat.sites.push(site);
+                    if !is_new {
                         continue;
                     }
-                    let site = ground.sites.len();
-                    index.insert(node.name.clone(), site);
-                    seat.sites.push(site);
                     let mut free = node.free;
                     free.resize(need.resources.len(), 0);
                     for victim in node.victims {
@@ -88,10 +84,11 @@ impl<B: Calls> Cycle<'_, B> {
                             continue;
                         }
                         let gang = (!victim.group.is_empty()).then(|| {
-                            *bands.entry(victim.group.clone()).or_insert_with(|| {
+                            let (band, is_new) = gangs.number(&victim.group);
+                            if is_new {
                                 ground.bands.push(self.band(&victim.group, priority));
-                                ground.bands.len() - 1
-                            })
+                            }
+                            band
                         });
                         let Victim { uid, priority, requests, protected, .. } = victim;
                         ground.occupants.push(Occupant { uid, site, priority, requests, gang, protected });

@@ -1,7 +1,5 @@
 //! Free room: what the gang needs, whether it's there, and what is kept for the gang that comes first.
 
-use std::collections::BTreeMap;
-
 use super::{Cycle, Member, View};
 use crate::bridge::{Blocked, Calls, Error, GroupBlock, GroupGet, GroupShapes, NodesFree, NodesFreeReply};
 use crate::config::Fairness;
@@ -11,6 +9,7 @@ use crate::gang::preempt::Seats;
 use crate::gang::quorum;
 use crate::gang::reason::Reason;
 use crate::gang::reserve::{Candidate, Reservation};
+use crate::order::{Names, ordered};
 
 /// Nodes per page: some tens of KB of reply.
 const PAGE: u32 = 1024;
@@ -162,8 +161,11 @@ impl<B: Calls> Cycle<'_, B> {
             }
             true
         });
-        open.sort_unstable();
-        (seen.is_ok() && closed).then_some(open)
+        if seen.is_err() || !closed {
+            return None;
+        }
+        let by_name = ordered(open.len(), &|a, b| open[a].cmp(&open[b]));
+        Some(by_name.into_iter().map(|i| core::mem::take(&mut open[i])).collect())
     }
 
     /// Puts the gang in line for room, and keeps room for it if it comes first.
@@ -204,7 +206,7 @@ impl<B: Calls> Cycle<'_, B> {
 
     fn keep(&self, member: &Member, need: &Need, before: &Reservation) -> Result<Option<Reservation>, Error> {
         let mut nodes: Vec<Candidate> = Vec::new();
-        let mut index: BTreeMap<String, usize> = BTreeMap::new();
+        let mut index = Names::default();
         let mut seats = need.seats();
         for (seat, uid) in &mut seats {
             for whole in [false, true] {
@@ -219,10 +221,10 @@ impl<B: Calls> Cycle<'_, B> {
                 };
                 pages(self.bridge, call, |page| {
                     for (free, name) in page.free.chunks_exact(need.resources.len().max(1)).zip(&page.names) {
-                        let i = *index.entry(name.clone()).or_insert_with(|| {
+                        let (i, is_new) = index.number(name);
+                        if is_new {
                             nodes.push(Candidate { name: name.clone(), free: free.to_vec(), whole: free.to_vec() });
-                            nodes.len() - 1
-                        });
+                        }
                         if whole {
                             nodes[i].whole = free.to_vec();
                             seat.sites.push(i);

@@ -1,12 +1,11 @@
 //! Scores of all nodes for one pod, computed once in PreScore.
 
-use std::collections::BTreeMap;
-
 use super::room::pages;
 use super::{Cycle, Member};
 use crate::bridge::{Calls, GroupMembers, NodesFree};
 use crate::gang::quorum;
 use crate::gang::score::{self, Domain};
+use crate::order::{Names, ordered};
 
 impl<B: Calls> Cycle<'_, B> {
     /// The score of each node that admits the pod, sorted by name; `None` where there is nothing to say. `request` tells
@@ -60,59 +59,45 @@ impl<B: Calls> Cycle<'_, B> {
                 return None;
             }
         }
-        let domains = (!topology.is_empty()).then(|| {
-            let mut domains: BTreeMap<String, Domain> = BTreeMap::new();
-            for (name, free) in domain_of.iter().zip(free.chunks_exact(width)) {
-                let places = (0..resources.len())
-                    .filter(|&r| requests[r] > 0)
-                    .map(|r| (free[r].max(0) / requests[r]).unsigned_abs())
-                    .min();
-                let domain = domains.entry(name.clone()).or_default();
-                domain.places = domain.places.saturating_add(places.unwrap_or(1));
-            }
-            // A node without the label is in no domain.
-            domains.remove("");
-            self.count_members(member, &names, &domain_of, &mut domains);
-            let missing = self.view(&member.gang, Some(member)).map_or(1, |v| quorum::missing(&v.spec, &v.state).total);
-            score::domains(&domains, missing)
-        });
-        let mut scores: Vec<(String, i64)> = names
-            .into_iter()
-            .enumerate()
-            .map(|(i, name)| {
-                let domain = domains
-                    .as_ref()
-                    .map(|scores| domain_of.get(i).and_then(|domain| scores.get(domain)).copied().unwrap_or(0));
-                let row = |figures: &'_ [i64]| -> Vec<i64> { figures[i * width..(i + 1) * width].to_vec() };
-                let pack = packs.then(|| score::binpack(&weights, &requests, &row(&free), &row(&whole)));
-                (name, score::together(domain, pack))
-            })
-            .collect();
-        scores.sort_unstable();
-        Some(scores)
+        let domains = (!topology.is_empty()).then(|| self.domains(member, &requests, &free, &names, &domain_of));
+        let score = |i: usize| {
+            let row = i * width..(i + 1) * width;
+            let pack = packs.then(|| score::binpack(&weights, &requests, &free[row.clone()], &whole[row]));
+            score::together(domains.as_ref().map(|scores| scores[i]), pack)
+        };
+        let scores: Vec<i64> = (0..names.len()).map(score).collect();
+        let by_name = ordered(names.len(), &|a, b| names[a].cmp(&names[b]));
+        Some(by_name.into_iter().map(|i| (core::mem::take(&mut names[i]), scores[i])).collect())
     }
 
-    /// The resources that the gang's members ask for.
-    fn requested(&self, member: &Member) -> Vec<String> {
-        let call = crate::bridge::GroupShapes { key: member.gang.key(), uid: member.uid.clone() };
-        self.bridge.group_shapes(call).map(|reply| reply.resources).unwrap_or_default()
-    }
-
-    fn count_members(
+    /// Per node, how good its domain is.
+    fn domains(
         &self,
         member: &Member,
+        requests: &[i64],
+        free: &[i64],
         names: &[String],
         domain_of: &[String],
-        domains: &mut BTreeMap<String, Domain>,
-    ) {
-        let domain_by_node: BTreeMap<&str, &str> =
-            names.iter().map(String::as_str).zip(domain_of.iter().map(String::as_str)).collect();
+    ) -> Vec<i64> {
+        let (mut index, mut nodes) = (Names::default(), Names::default());
+        let mut domains: Vec<Domain> = Vec::new();
+        let mut at: Vec<usize> = Vec::new();
+        for (i, name) in names.iter().enumerate() {
+            nodes.number(name);
+            let (d, is_new) = index.number(domain_of.get(i).map_or("", String::as_str));
+            at.push(d);
+            if is_new {
+                domains.push(Domain::default());
+            }
+            let free = free.get(i * requests.len()..).unwrap_or_default();
+            let places = free.iter().zip(requests).filter(|(_, request)| **request > 0);
+            let places = places.map(|(free, request)| ((*free).max(0) / request).unsigned_abs()).min().unwrap_or(1);
+            domains[d].places = domains[d].places.saturating_add(places);
+        }
         let mut offset = 0;
         while let Ok(page) = self.bridge.group_members(GroupMembers { key: member.gang.key(), offset, limit: 0 }) {
-            for node in page.members.iter().map(|pod| pod.node.as_str()).filter(|node| !node.is_empty()) {
-                if let Some(domain) = domain_by_node.get(node).and_then(|&domain| domains.get_mut(domain)) {
-                    domain.members += 1;
-                }
+            for node in page.members.iter().filter_map(|pod| nodes.get(&pod.node)) {
+                domains[at[node]].members += 1;
             }
             let got = u32::try_from(page.members.len()).unwrap_or(u32::MAX);
             offset = offset.saturating_add(got);
@@ -120,5 +105,18 @@ impl<B: Calls> Cycle<'_, B> {
                 break;
             }
         }
+        // Nodes without the label are near nothing.
+        if let Some(none) = index.get("") {
+            domains[none] = Domain::default();
+        }
+        let missing = self.view(&member.gang, Some(member)).map_or(1, |v| quorum::missing(&v.spec, &v.state).total);
+        let scores = score::domains(&domains, missing);
+        at.into_iter().map(|d| scores[d]).collect()
+    }
+
+    /// The resources that the gang's members ask for.
+    fn requested(&self, member: &Member) -> Vec<String> {
+        let call = crate::bridge::GroupShapes { key: member.gang.key(), uid: member.uid.clone() };
+        self.bridge.group_shapes(call).map(|reply| reply.resources).unwrap_or_default()
     }
 }

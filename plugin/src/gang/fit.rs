@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 use kube_scheduler_sdk::bridge::GroupShapesReply;
 
+use crate::order::ordered;
+
 use super::preempt::Seats;
 use super::quorum::Missing;
 
@@ -117,7 +119,11 @@ impl Need {
         };
         let missing = Missing {
             total: missing.total.min(there(None)),
-            roles: missing.roles.into_iter().map(|(role, n)| (role.clone(), n.min(there(Some(&role))))).collect(),
+            roles: {
+                let mut roles = missing.roles;
+                roles.iter_mut().for_each(|(role, n)| *n = (*n).min(there(Some(role))));
+                roles
+            },
         };
         self.parts.push(Part { missing, shapes });
         let width = self.resources.len();
@@ -240,7 +246,8 @@ impl Part {
     fn least(&self, resource: usize) -> i64 {
         let mut members: Vec<(i64, u32, &str)> =
             self.shapes.iter().map(|s| (s.requests[resource], s.unscheduled, s.role.as_str())).collect();
-        members.sort_unstable();
+        let smallest_first = ordered(members.len(), &|a, b| members[a].cmp(&members[b]));
+        members = smallest_first.into_iter().map(|i| members[i]).collect();
         let mut sum = 0i64;
         let mut left = self.missing.total;
         let mut take = |available: &mut u32, wanted: &mut u32, request: i64| {

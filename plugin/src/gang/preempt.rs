@@ -4,6 +4,8 @@
 //! PodDisruptionBudget protects are never taken. Node by node the choice follows the scheduler's own preemption: lowest
 //! highest priority first, then fewest pods; at the end whoever is not needed is spared, most important first.
 
+use crate::order::ordered;
+
 /// A node that some of the members may use.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
@@ -131,9 +133,7 @@ impl Ground {
 /// The large members first: the small ones fit in what is left.
 pub(super) fn largest_first(seats: &[Seats]) -> Vec<usize> {
     let size = |s: usize| seats[s].requests.iter().fold(0i64, |sum, request| sum.saturating_add(*request));
-    let mut order: Vec<usize> = (0..seats.len()).collect();
-    order.sort_by_key(|&s| core::cmp::Reverse(size(s)));
-    order
+    ordered(seats.len(), &|a, b| size(b).cmp(&size(a)))
 }
 
 pub(super) fn add(room: &mut [i64], amounts: &[i64], times: i64) {
@@ -322,9 +322,9 @@ impl<'a> Planner<'a> {
             Unit::Band(band) => self.by_band[band].clone(),
         };
         let importance = |unit: &Unit| members(*unit).iter().map(|&o| self.ground.occupants[o].priority).max();
-        let mut order = self.taken.clone();
-        order.sort_by_key(|unit| core::cmp::Reverse((importance(unit), self.size(*unit))));
-        for unit in order {
+        let taken = self.taken.clone();
+        let key = |i: usize| (importance(&taken[i]), self.size(taken[i]));
+        for unit in ordered(taken.len(), &|a, b| key(b).cmp(&key(a))).into_iter().map(|i| taken[i]) {
             let mut less = room.clone();
             for o in members(unit) {
                 let occupant = &self.ground.occupants[o];

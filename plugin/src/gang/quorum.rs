@@ -89,15 +89,13 @@ pub fn exists(spec: &Spec, state: &GroupState) -> Result<(), Incomplete> {
 #[must_use]
 pub fn missing(spec: &Spec, state: &GroupState) -> Missing {
     let none = Counts::default();
-    let roles: BTreeMap<String, u32> = spec
-        .roles
-        .iter()
-        .map(|(name, &want)| {
-            let have = placed(role(state, name).unwrap_or(&none), spec.policy);
-            (name.clone(), want.saturating_sub(have))
-        })
-        .filter(|&(_, missing)| missing > 0)
-        .collect();
+    let mut roles = BTreeMap::new();
+    for (name, &want) in &spec.roles {
+        let missing = want.saturating_sub(placed(role(state, name).unwrap_or(&none), spec.policy));
+        if missing > 0 {
+            roles.insert(name.clone(), missing);
+        }
+    }
     let total = spec.min.saturating_sub(placed(state.total.as_ref().unwrap_or(&none), spec.policy));
     // Roles may ask for more than the gang as a whole does.
     let total = total.max(roles.values().fold(0, |sum, &n| sum.saturating_add(n)));

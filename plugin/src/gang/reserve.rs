@@ -4,7 +4,8 @@
 //! where it is over the gang's tries. Others may use what a node has beyond the kept room, as soon as that is free.
 
 use core::fmt::Write as _;
-use std::collections::BTreeMap;
+
+use crate::order::ordered;
 
 use super::preempt::{Seats, add, fits, largest_first, pack};
 
@@ -24,8 +25,8 @@ pub struct Candidate {
 pub struct Reservation {
     /// Resource names.
     pub resources: Vec<String>,
-    /// Per node, so much of each resource.
-    pub nodes: BTreeMap<String, Vec<i64>>,
+    /// Per node, so much of each resource; sorted by name.
+    pub nodes: Vec<(String, Vec<i64>)>,
 }
 
 impl Reservation {
@@ -37,7 +38,7 @@ impl Reservation {
             return Some(before.clone());
         }
         let mut whole: Vec<Vec<i64>> = nodes.iter().map(|node| node.whole.clone()).collect();
-        let mut kept = Self { resources: resources.to_vec(), nodes: BTreeMap::new() };
+        let mut amounts = vec![vec![0i64; resources.len()]; nodes.len()];
         for s in largest_first(seats) {
             let seat = &seats[s];
             let mut sites = seat.sites.clone();
@@ -49,17 +50,19 @@ impl Reservation {
                 };
                 (0..seat.requests.len()).map(share).min().unwrap_or(0)
             };
-            sites.sort_by_cached_key(|&site| {
-                let name = &nodes[site].name;
-                (!before.nodes.contains_key(name), core::cmp::Reverse(free_share(site)), name.clone())
-            });
+            let keys: Vec<_> = sites
+                .iter()
+                .map(|&site| {
+                    let name = &nodes[site].name;
+                    (before.kept(name).is_none(), core::cmp::Reverse(free_share(site)), name)
+                })
+                .collect();
+            sites = ordered(keys.len(), &|a, b| keys[a].cmp(&keys[b])).into_iter().map(|i| sites[i]).collect();
             let mut left = seat.count;
             for site in sites {
                 while left > 0 && fits(&whole[site], &seat.requests) {
                     add(&mut whole[site], &seat.requests, -1);
-                    let amounts =
-                        kept.nodes.entry(nodes[site].name.clone()).or_insert_with(|| vec![0; resources.len()]);
-                    add(amounts, &seat.requests, 1);
+                    add(&mut amounts[site], &seat.requests, 1);
                     left -= 1;
                 }
             }
@@ -67,21 +70,31 @@ impl Reservation {
                 return None;
             }
         }
-        Some(kept)
+        let mut kept = Vec::new();
+        for site in ordered(nodes.len(), &|a, b| nodes[a].name.cmp(&nodes[b].name)) {
+            if amounts[site].iter().any(|&amount| amount > 0) {
+                kept.push((nodes[site].name.clone(), core::mem::take(&mut amounts[site])));
+            }
+        }
+        Some(Self { resources: resources.to_vec(), nodes: kept })
+    }
+
+    fn kept(&self, node: &str) -> Option<&[i64]> {
+        self.nodes.binary_search_by(|(name, _)| name.as_str().cmp(node)).ok().map(|i| self.nodes[i].1.as_slice())
     }
 
     /// Whether the kept room is exactly enough for the seats, on nodes that still have it.
     fn still_serves(&self, resources: &[String], seats: &[Seats], nodes: &[Candidate]) -> bool {
         let room: Vec<Vec<i64>> = nodes
             .iter()
-            .map(|node| self.nodes.get(&node.name).cloned().unwrap_or_else(|| vec![0; resources.len()]))
+            .map(|node| self.kept(&node.name).map_or_else(|| vec![0; resources.len()], <[i64]>::to_vec))
             .collect();
         let sum = |amounts: &mut dyn Iterator<Item = i64>| amounts.fold(0i64, i64::saturating_add);
         self.resources == resources
             && nodes.iter().zip(&room).all(|(node, kept)| fits(&node.whole, kept))
             && (0..resources.len()).all(|r| {
                 let wanted = sum(&mut seats.iter().map(|s| s.requests[r].saturating_mul(s.count.into())));
-                wanted == sum(&mut self.nodes.values().map(|kept| kept[r]))
+                wanted == sum(&mut self.nodes.iter().map(|(_, kept)| kept[r]))
             })
             && pack(room, seats).is_some()
     }
@@ -90,8 +103,7 @@ impl Reservation {
     /// be free afterwards. Figures in the order of `resources`.
     #[must_use]
     pub fn closes(&self, node: &str, free: &[i64], requests: &[i64]) -> bool {
-        self.nodes
-            .get(node)
+        self.kept(node)
             .is_some_and(|kept| (0..kept.len()).any(|r| kept[r] > 0 && free[r].saturating_sub(requests[r]) < kept[r]))
     }
 
@@ -115,7 +127,7 @@ impl Reservation {
         let parse = || {
             let mut lines = core::str::from_utf8(note).ok()?.lines();
             let resources: Vec<String> = lines.next()?.split_whitespace().map(str::to_owned).collect();
-            let mut nodes = BTreeMap::new();
+            let mut nodes = Vec::new();
             for line in lines {
                 let mut words = line.split(' ');
                 let name = words.next()?.to_owned();
@@ -123,7 +135,7 @@ impl Reservation {
                 if amounts.len() != resources.len() {
                     return None;
                 }
-                nodes.insert(name, amounts);
+                nodes.push((name, amounts));
             }
             Some(Self { resources, nodes })
         };
@@ -153,7 +165,7 @@ mod tests {
     fn notes_are_read_as_written() {
         let nodes = [candidate(0, 1, 8), candidate(1, 4, 8)];
         let kept = Reservation::choose(&cpu(), &seats(3, 4, 2), &nodes, &Reservation::default()).unwrap();
-        assert_eq!(kept.nodes, [("n0".into(), vec![4]), ("n1".into(), vec![8])].into());
+        assert_eq!(kept.nodes, [("n0".into(), vec![4]), ("n1".into(), vec![8])]);
         assert_eq!(Reservation::from_note(&kept.to_note()), kept);
         for bad in [&b""[..], b"cpu\nn0", b"cpu\nn0 x", b"\xff"] {
             assert!(Reservation::from_note(bad).nodes.is_empty(), "{bad:?}");
@@ -175,7 +187,7 @@ mod tests {
             &Reservation::default(),
         );
         let first = first.unwrap();
-        assert!(first.nodes.contains_key("n1"));
+        assert!(first.kept("n1").is_some());
         let again = Reservation::choose(&cpu(), &seats(1, 4, 2), &[candidate(0, 3, 4), candidate(1, 1, 4)], &first);
         assert_eq!(again, Some(first));
     }
