@@ -1,2 +1,7 @@
 //! The `tutti` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    host_harness::cli::main()
+}

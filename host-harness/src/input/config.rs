@@ -121,7 +121,10 @@ impl Configuration {
                 return Err(Error::new(line("guestURL"), message));
             }
             Some((scheme, _)) if scheme != "file" => {
-                return Err(Error::new(line("guestURL"), format!("guestURL has the scheme {scheme}; use file, http or https")));
+                return Err(Error::new(
+                    line("guestURL"),
+                    format!("guestURL has the scheme {scheme}; use file, http or https"),
+                ));
             }
             _ => {
                 let message = format!("guestURL `{url}` is a bare path; write file:// before an absolute path");
@@ -146,7 +149,10 @@ impl Configuration {
         };
         let known = ["guestURL", "guestConfig", "logSeverity", "args", "apiVersion", "kind"];
         if let Some(unknown) = config.args.as_object().and_then(|a| a.keys().find(|k| !known.contains(&k.as_str()))) {
-            return Err(Error::new(line(unknown), format!("unknown argument {unknown}; the extension reads {}", known[..4].join(", "))));
+            return Err(Error::new(
+                line(unknown),
+                format!("unknown argument {unknown}; the extension reads {}", known[..4].join(", ")),
+            ));
         }
         let scheduler = profile.scheduler_name.clone().unwrap_or_else(|| "default-scheduler".to_owned());
         Ok(Self { scheduler, plugin: name.clone(), guest_file, guest_config })
@@ -175,9 +181,17 @@ mod tests {
             ("{}", url.to_owned(), "line 6: Tutti has arguments but is enabled nowhere"),
             (multi, "      guestURL: /plugin.wasm\n".into(), "line 8: guestURL `/plugin.wasm` is a bare path"),
             (multi, "      guestURL: ftp://x/plugin.wasm\n".into(), "line 8: guestURL has the scheme ftp"),
-            (multi, "      guestURL: https://x/plugin.wasm\n".into(), "line 8: guestURL https://x/plugin.wasm is on the network"),
+            (
+                multi,
+                "      guestURL: https://x/plugin.wasm\n".into(),
+                "line 8: guestURL https://x/plugin.wasm is on the network",
+            ),
             (multi, format!("{url}      guestConfig: ''\n"), "line 9: guestConfig is empty"),
-            (multi, format!("{url}      guestConfig: '{{\"a\": }}'\n"), "line 9: guestConfig is not JSON: expected value"),
+            (
+                multi,
+                format!("{url}      guestConfig: '{{\"a\": }}'\n"),
+                "line 9: guestConfig is not JSON: expected value",
+            ),
             (multi, format!("{url}      guestConfig: {{a: 1}}\n"), "line 9: guestConfig is one string that holds JSON"),
             (multi, format!("{url}      guestConfg: '{{}}'\n"), "line 9: unknown argument guestConfg"),
         ] {

@@ -7,7 +7,7 @@ use serde::de::{self, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess
 use serde::{Deserialize, forward_to_deserialize_any};
 use serde_saphyr::{Budget, Options, Spanned};
 
-use super::quantity_syntax;
+use super::quantity;
 
 /// The largest file that is read, in bytes.
 pub const MAX_FILE_BYTES: usize = 64 << 20;
@@ -220,9 +220,7 @@ impl Value {
             Node::Number(n) => Json::Number(n.clone()),
             Node::Text(s) => Json::String(s.clone()),
             Node::List(items) => Json::Array(items.iter().map(Self::to_json).collect()),
-            Node::Map(entries) => {
-                Json::Object(entries.iter().map(|(k, v)| (k.name.clone(), v.to_json())).collect())
-            }
+            Node::Map(entries) => Json::Object(entries.iter().map(|(k, v)| (k.name.clone(), v.to_json())).collect()),
         }
     }
 
@@ -236,9 +234,9 @@ impl Value {
             Json::Number(n) => Node::Number(n.clone()),
             Json::String(s) => Node::Text(s.clone()),
             Json::Array(items) => Node::List(items.iter().map(|i| Self::from_json(i, line)).collect()),
-            Json::Object(map) => Node::Map(
-                map.iter().map(|(k, v)| (Key { line, name: k.clone() }, Self::from_json(v, line))).collect(),
-            ),
+            Json::Object(map) => {
+                Node::Map(map.iter().map(|(k, v)| (Key { line, name: k.clone() }, Self::from_json(v, line))).collect())
+            }
         };
         Self { line, node }
     }
@@ -259,11 +257,13 @@ impl Value {
         &'de self,
         unknown: &mut Vec<(String, u32)>,
     ) -> Result<T, Error> {
-        serde_ignored::deserialize(self, |path| {
+        // One callback type for all `T`, so that what they share, a pod's spec above all, is compiled once.
+        let note: &mut dyn FnMut(serde_ignored::Path<'_>) = &mut |path| {
             let path = path_keys(&path);
             let line = self.line_of(&path);
             unknown.push((path.join("."), line));
-        })
+        };
+        serde_ignored::deserialize(self, note)
     }
 
     /// The line of the deepest part of the path that exists.
@@ -365,7 +365,7 @@ impl<'de> Deserializer<'de> for &'de Value {
                 Node::Number(n) => n.to_string(),
                 _ => return Err(Error::new(self.line, "a quantity is a number or a string such as 500m or 2Gi")),
             };
-            quantity_syntax(&text).map_err(|message| Error::new(self.line, message))?;
+            quantity(&text).map_err(|message| Error::new(self.line, message))?;
             return visitor
                 .visit_newtype_struct(IntoDeserializer::<Error>::into_deserializer(text))
                 .map_err(|e| e.at(self.line));
@@ -452,9 +452,12 @@ mod tests {
             let refs = vec![format!("*a{}", i - 1); 10].join(", ");
             bomb.push_str(&format!("a{i}: &a{i} [{refs}]\n"));
         }
-        for (text, line) in
-            [(bomb.as_str(), None), ("a: &a\n  b: *a\n", Some(2)), ("a: 1\nb: 2\na: 3\n", Some(3)), ("a: [1\nb: 2\n", None)]
-        {
+        for (text, line) in [
+            (bomb.as_str(), None),
+            ("a: &a\n  b: *a\n", Some(2)),
+            ("a: 1\nb: 2\na: 3\n", Some(3)),
+            ("a: [1\nb: 2\n", None),
+        ] {
             let error = parse(text).unwrap_err();
             assert!(!error.message.is_empty());
             if line.is_some() {

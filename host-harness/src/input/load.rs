@@ -200,7 +200,10 @@ impl Loader {
             // Items of a PodList carry neither apiVersion nor kind; those of a List do.
             let of_list = |key: &str, text: &str| {
                 let line = document.line;
-                (document::Key { line, name: key.to_owned() }, Value { line, node: document::Node::Text(text.to_owned()) })
+                (
+                    document::Key { line, name: key.to_owned() },
+                    Value { line, node: document::Node::Text(text.to_owned()) },
+                )
             };
             let version = document.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
             for item in items {

@@ -70,13 +70,14 @@ pub const KINDS: &[Kind] = &[
     kind::<IgnoredAny>("apiextensions.k8s.io/v1", "CustomResourceDefinition", false, Use::NoPart),
 ];
 
-const fn kind<T: DeserializeOwned>(
-    api_version: &'static str,
-    kind: &'static str,
-    namespaced: bool,
-    used: Use,
-) -> Kind {
-    Kind { api_version, kind, namespaced, used, check: |value, unknown| value.read_noting_unknown::<T>(unknown).map(drop) }
+const fn kind<T: DeserializeOwned>(api_version: &'static str, kind: &'static str, namespaced: bool, used: Use) -> Kind {
+    Kind {
+        api_version,
+        kind,
+        namespaced,
+        used,
+        check: |value, unknown| value.read_noting_unknown::<T>(unknown).map(drop),
+    }
 }
 
 /// The kind that the object says it is.

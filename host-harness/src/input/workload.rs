@@ -36,9 +36,11 @@ pub(super) fn expand(loaded: &mut Loaded, workloads: &[Arrival]) {
 
 /// How many pods of a Job run at once: none of a suspended or finished one.
 fn parallelism(job: &Json) -> u64 {
-    let ended = job["status"]["conditions"].as_array().into_iter().flatten().any(|c| {
-        (c["type"] == "Complete" || c["type"] == "Failed") && c["status"] == "True"
-    });
+    let ended = job["status"]["conditions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .any(|c| (c["type"] == "Complete" || c["type"] == "Failed") && c["status"] == "True");
     if ended || job["spec"]["suspend"] == true {
         return 0;
     }
@@ -74,7 +76,11 @@ fn pod(workload: &Json, index: u64) -> Json {
 
 fn owner_keys(object: &Json) -> impl Iterator<Item = String> + '_ {
     let namespace = &object["metadata"]["namespace"];
-    object["metadata"]["ownerReferences"].as_array().into_iter().flatten().map(move |o| key(&o["kind"], namespace, &o["name"]))
+    object["metadata"]["ownerReferences"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(move |o| key(&o["kind"], namespace, &o["name"]))
 }
 
 fn key(kind: &Json, namespace: &Json, name: &Json) -> String {

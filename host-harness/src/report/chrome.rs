@@ -55,7 +55,15 @@ mod tests {
             end: 10,
             lanes: vec![Lane { name: "n1".into(), capacity: 4 }],
             gangs: vec!["ga".into()],
-            bars: vec![Bar { lane: 0, gang: Some(0), pod: "ga-0".into(), start: 1, end: 3, amount: 2, state: State::Running }],
+            bars: vec![Bar {
+                lane: 0,
+                gang: Some(0),
+                pod: "ga-0".into(),
+                start: 1,
+                end: 3,
+                amount: 2,
+                state: State::Running,
+            }],
             ..Timeline::default()
         };
         let trace: Json = serde_json::from_str(&chrome_trace(&[run])).unwrap();

@@ -77,7 +77,12 @@ fn draw(out: &mut String, run: &Timeline, top: i64, end: i64) -> i64 {
     let _ = writeln!(out, "<line class=\"cap\" x1=\"{LEFT}\" y1=\"{y}\" x2=\"{}\" y2=\"{y}\"/>", LEFT + PLOT);
     let label = LEFT - 8;
     let _ = writeln!(out, "<text class=\"node\" x=\"{label}\" y=\"{}\">100 %</text>", y + 4);
-    let _ = writeln!(out, "<text class=\"node\" x=\"{label}\" y=\"{}\">{}</text>", y + STRIP / 2 + 4, escape(&run.resource));
+    let _ = writeln!(
+        out,
+        "<text class=\"node\" x=\"{label}\" y=\"{}\">{}</text>",
+        y + STRIP / 2 + 4,
+        escape(&run.resource)
+    );
     let _ = writeln!(out, "<text class=\"node\" x=\"{label}\" y=\"{}\">0</text>", y + STRIP);
     y += STRIP + 10;
 
@@ -88,10 +93,17 @@ fn draw(out: &mut String, run: &Timeline, top: i64, end: i64) -> i64 {
     let every = usize::try_from((14 + pitch - 1) / pitch).unwrap_or(1).max(1);
     for (i, lane) in run.lanes.iter().enumerate() {
         let lane_y = y + pitch * i64::try_from(i).unwrap_or(0);
-        let _ = writeln!(out, "<rect class=\"lane\" x=\"{LEFT}\" y=\"{lane_y}\" width=\"{PLOT}\" height=\"{lane_height}\"/>");
+        let _ = writeln!(
+            out,
+            "<rect class=\"lane\" x=\"{LEFT}\" y=\"{lane_y}\" width=\"{PLOT}\" height=\"{lane_height}\"/>"
+        );
         if i % every == 0 {
             let baseline = lane_y + lane_height / 2 + 4;
-            let _ = writeln!(out, "<text class=\"node\" x=\"{label}\" y=\"{baseline}\">{}</text>", escape(&clip(&lane.name, 18)));
+            let _ = writeln!(
+                out,
+                "<text class=\"node\" x=\"{label}\" y=\"{baseline}\">{}</text>",
+                escape(&clip(&lane.name, 18))
+            );
         }
     }
     let lanes_height = pitch * lanes;
@@ -107,13 +119,20 @@ fn draw(out: &mut String, run: &Timeline, top: i64, end: i64) -> i64 {
         let width = (right - left - gap).max(5);
         let rect = format!(
             "x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"",
-            px(left), px(lane_y + low), px(width), px((high - low - gap).max(5))
+            px(left),
+            px(lane_y + low),
+            px(width),
+            px((high - low - gap).max(5))
         );
         let fill = bar.gang.map_or_else(|| "class=\"plain\"".to_owned(), |g| format!("fill=\"{}\"", colour::gang(g)));
         let gang = bar.gang.map_or("no gang", |g| run.gangs[g].as_str());
         let tip = format!(
             "{} ({gang}) on {}: {} from {} to {}",
-            bar.pod, lane.name, bar.state.word(), Millis(bar.start), Millis(bar.end)
+            bar.pod,
+            lane.name,
+            bar.state.word(),
+            Millis(bar.start),
+            Millis(bar.end)
         );
         let _ = writeln!(out, "<g><title>{}</title><rect {fill} {rect}/>", escape(&tip));
         if bar.state != State::Running {
@@ -142,8 +161,13 @@ fn axis(out: &mut String, end: i64, y: i64) {
 }
 
 fn legend(out: &mut String, run: &Timeline, top: i64) -> i64 {
-    let mut entries: Vec<(String, String, bool)> =
-        run.gangs.iter().take(LEGEND).enumerate().map(|(i, g)| (clip(g, 24), format!("fill=\"{}\"", colour::gang(i)), false)).collect();
+    let mut entries: Vec<(String, String, bool)> = run
+        .gangs
+        .iter()
+        .take(LEGEND)
+        .enumerate()
+        .map(|(i, g)| (clip(g, 24), format!("fill=\"{}\"", colour::gang(i)), false))
+        .collect();
     if run.gangs.len() > LEGEND {
         entries.push((format!("and {} more gangs", run.gangs.len() - LEGEND), "fill=\"none\"".into(), false));
     }
@@ -162,7 +186,8 @@ fn legend(out: &mut String, run: &Timeline, top: i64) -> i64 {
         }
         let _ = writeln!(out, "<rect {fill} x=\"{x}\" y=\"{}\" width=\"12\" height=\"12\" rx=\"2\"/>", y - 10);
         if veiled {
-            let _ = writeln!(out, "<rect class=\"veil\" x=\"{x}\" y=\"{}\" width=\"12\" height=\"12\" rx=\"2\"/>", y - 10);
+            let _ =
+                writeln!(out, "<rect class=\"veil\" x=\"{x}\" y=\"{}\" width=\"12\" height=\"12\" rx=\"2\"/>", y - 10);
         }
         let _ = writeln!(out, "<text class=\"sub\" x=\"{}\" y=\"{y}\">{}</text>", x + 17, escape(&text));
         x += width;
@@ -173,10 +198,11 @@ fn legend(out: &mut String, run: &Timeline, top: i64) -> i64 {
 /// At most eleven round times from 0 to the end.
 fn ticks(end: i64) -> impl Iterator<Item = i64> {
     const STEPS: [i64; 20] = [
-        100, 200, 500, 1_000, 2_000, 5_000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 900_000, 1_800_000,
-        3_600_000, 7_200_000, 14_400_000, 43_200_000, 86_400_000,
+        100, 200, 500, 1_000, 2_000, 5_000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 900_000,
+        1_800_000, 3_600_000, 7_200_000, 14_400_000, 43_200_000, 86_400_000,
     ];
-    let step = STEPS.into_iter().find(|step| end / step <= 10).unwrap_or_else(|| (end / 10 / 86_400_000 + 1) * 86_400_000);
+    let step =
+        STEPS.into_iter().find(|step| end / step <= 10).unwrap_or_else(|| (end / 10 / 86_400_000 + 1) * 86_400_000);
     (0..=end / step).map(move |i| i * step)
 }
 
@@ -213,7 +239,15 @@ mod tests {
             end: 60_000,
             lanes: vec![Lane { name: "n1".into(), capacity: 4 }],
             gangs: vec!["ga".into()],
-            bars: vec![Bar { lane: 0, gang: Some(0), pod: "ga-0".into(), start: 0, end: 30_000, amount: 2, state: State::Held }],
+            bars: vec![Bar {
+                lane: 0,
+                gang: Some(0),
+                pod: "ga-0".into(),
+                start: 0,
+                end: 30_000,
+                amount: 2,
+                state: State::Held,
+            }],
         };
         let text = svg(&[run]);
         assert!(text.contains("a &lt; b") && text.contains("ga-0 (ga) on n1: held at Permit from 0s to 30s"));

@@ -140,9 +140,6 @@ mod tests {
             ..Timeline::default()
         };
         assert_eq!(offsets(&timeline), [0, 2, 0, 0]);
-        assert_eq!(
-            usage(&timeline),
-            [(0, 0, 2), (5, 1, 2), (10, 3, 0), (15, 1, 0), (16, 3, 0), (20, 0, 0)]
-        );
+        assert_eq!(usage(&timeline), [(0, 0, 2), (5, 1, 2), (10, 3, 0), (15, 1, 0), (16, 3, 0), (20, 0, 0)]);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use kube_scheduler_sdk::Quantity;
 use serde_json::Value as Json;
 
 use super::format::{Conditions, Expectation, Moment, Scenario, holds};
@@ -65,8 +66,8 @@ pub trait Observed {
     fn pods<'a>(&'a self) -> Box<dyn Iterator<Item = PodState<'a>> + 'a>;
     /// The objects that a reference names.
     fn objects(&self, object: &Ref) -> Vec<Json>;
-    /// Allocatable less requested by bound and waiting pods, in thousandths; `None`: no such node.
-    fn free_milli(&self, node: &str, resource: &str) -> Option<i128>;
+    /// Allocatable less requested by bound and waiting pods, milli for cpu, else whole; `None`: no such node.
+    fn free(&self, node: &str, resource: &str) -> Option<i64>;
     /// The events so far.
     fn events<'a>(&'a self) -> Box<dyn Iterator<Item = EventState<'a>> + 'a>;
     /// The scheduling cycles so far.
@@ -172,9 +173,14 @@ impl Conditions {
     /// What was wanted and what is there, for each condition that doesn't hold.
     pub fn judge(&self, cluster: &dyn Observed, since: Millis) -> Result<(), String> {
         let mut wrong = String::new();
-        let mut differs = |what: &str, whose: &dyn std::fmt::Display, want: &dyn std::fmt::Display, have: &dyn std::fmt::Display| {
-            let _ = write!(wrong, "{}{what} of {whose} wanted {want}, found {have}", if wrong.is_empty() { "" } else { "; " });
-        };
+        let mut differs =
+            |what: &str, whose: &dyn std::fmt::Display, want: &dyn std::fmt::Display, have: &dyn std::fmt::Display| {
+                let _ = write!(
+                    wrong,
+                    "{}{what} of {whose} wanted {want}, found {have}",
+                    if wrong.is_empty() { "" } else { "; " }
+                );
+            };
         let pods = |pattern: &Pattern, test: &dyn Fn(&PodState<'_>) -> bool| {
             cluster.pods().filter(|p| pattern.matches(p.namespace, p.name) && test(p)).count() as u64
         };
@@ -193,11 +199,12 @@ impl Conditions {
             }
         }
         for (node, resource, amount) in &self.free {
-            let want = crate::input::quantity_milli(amount);
-            let have = cluster.free_milli(node, resource);
-            if want.is_err() || have != want.ok() {
-                let have = have.map_or("no such node".to_owned(), milli_text);
-                differs(&format!("free {resource}"), node, amount, &have);
+            let have = cluster.free(node, resource);
+            let cpu = resource == "cpu";
+            let want = if cpu { amount.milli_value() } else { amount.value() };
+            if have != Some(want) {
+                let text = |n| if cpu { Quantity::from_milli(n) } else { Quantity::from_units(n) }.to_string();
+                differs(&format!("free {resource}"), node, amount, &have.map_or("no such node".to_owned(), text));
             }
         }
         for (pattern, text) in &self.reason {
@@ -213,8 +220,10 @@ impl Conditions {
             }
         }
         for (object, text) in &self.event {
-            let about: Vec<_> =
-                cluster.events().filter(|e| e.time >= since && object.matches(e.kind, e.group, e.namespace, e.name)).collect();
+            let about: Vec<_> = cluster
+                .events()
+                .filter(|e| e.time >= since && object.matches(e.kind, e.group, e.namespace, e.name))
+                .collect();
             if !about.iter().any(|e| e.note.contains(text.as_str()) || e.reason.contains(text.as_str())) {
                 let have = about.last().map_or("none".to_owned(), |e| format!("last {}: {}", e.reason, e.note));
                 differs("event", object, &format!("…{text}…"), &have);
@@ -255,7 +264,9 @@ impl Conditions {
             }
         }
         for (object, count) in &self.warnings {
-            let about = |e: &EventState<'_>| e.warning && e.time >= since && object.matches(e.kind, e.group, e.namespace, e.name);
+            let about = |e: &EventState<'_>| {
+                e.warning && e.time >= since && object.matches(e.kind, e.group, e.namespace, e.name)
+            };
             let warnings: Vec<_> = cluster.events().filter(about).collect();
             if !count.holds(warnings.len() as u64) {
                 let last = warnings.last().map_or(String::new(), |e| format!(", last {}: {}", e.reason, e.note));
@@ -278,10 +289,6 @@ fn pick(object: &Json, like: &Json) -> Json {
         Json::Object(like) => like.iter().map(|(key, like)| (key.clone(), pick(&object[key], like))).collect(),
         _ => object.clone(),
     }
-}
-
-fn milli_text(milli: i128) -> String {
-    if milli % 1000 == 0 { (milli / 1000).to_string() } else { format!("{milli}m") }
 }
 
 #[cfg(test)]
@@ -307,7 +314,7 @@ mod tests {
         fn objects(&self, _: &Ref) -> Vec<Json> {
             vec![serde_json::json!({"status": {"phase": "Running"}})]
         }
-        fn free_milli(&self, node: &str, _: &str) -> Option<i128> {
+        fn free(&self, node: &str, _: &str) -> Option<i64> {
             (node == "n1").then_some(1500)
         }
         fn events<'a>(&'a self) -> Box<dyn Iterator<Item = EventState<'a>> + 'a> {
@@ -347,14 +354,18 @@ mod tests {
             ("{at: end, free: {n1: {cpu: 2}}}", "at 1m: free cpu of n1 wanted 2, found 1500m"),
             ("{at: end, reason: {a-1: 0/1}}", ""),
             ("{at: end, reason: {a-1: lacks}}", "at 1m: reason of a-1 wanted …lacks…, found \"0/1 nodes\""),
-            ("{at: end, object: {podgroup/g: {status: {phase: Pending}}}}",
-                "at 1m: object of podgroup/g wanted {\"status\":{\"phase\":\"Pending\"}}, found {\"status\":{\"phase\":\"Running\"}}"),
+            (
+                "{at: end, object: {podgroup/g: {status: {phase: Pending}}}}",
+                "at 1m: object of podgroup/g wanted {\"status\":{\"phase\":\"Pending\"}}, found {\"status\":{\"phase\":\"Running\"}}",
+            ),
             ("{at: end, attempts: {a-0: '<= 2'}}", "at 1m: attempts of a-0 wanted <= 2, found 3"),
             ("{at: end, since: 1ms, attempts: {a-0: 2}}", ""),
             ("{at: end, warnings: {podgroup/*: 0}, evicted: {'*': 0}, together: [a-*]}", ""),
             ("{at: end, anyOf: [{bound: {a-0: 0}}, {bound: {a-0: 1}}]}", ""),
-            ("{at: end, anyOf: [{bound: {a-0: 0}}, {exists: {a-*: 3}}]}",
-                "at 1m: none of: bound of a-0 wanted 0, found 1 | exists of a-* wanted 3, found 2"),
+            (
+                "{at: end, anyOf: [{bound: {a-0: 0}}, {exists: {a-*: 3}}]}",
+                "at 1m: none of: bound of a-0 wanted 0, found 1 | exists of a-* wanted 3, found 2",
+            ),
         ] {
             assert_eq!(failures(expectation).join("\n"), want, "{expectation}");
         }

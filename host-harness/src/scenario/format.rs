@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use kube_scheduler_sdk::Quantity;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::pattern::{Count, Pattern, Ref, expand_range};
 use crate::input::document::{Error, Value};
 use crate::input::duration::Millis;
-use crate::input::strict;
+use crate::input::{quantity, strict};
 
 /// `apiVersion` of a scenario.
 pub(super) const API_VERSION: &str = "tutti.dev/v1";
@@ -18,6 +19,10 @@ pub(super) const KIND: &str = "Scenario";
 pub const GROUP_LABEL: &str = "scheduling.x-k8s.io/pod-group";
 /// How long a pod runs, on the pod.
 pub const DURATION_ANNOTATION: &str = "tutti.dev/duration";
+/// The pod works only while all pods of its namespace with the same value run.
+pub const COLLECTIVE_ANNOTATION: &str = "tutti.dev/collective";
+/// So long after the first pod of a collective runs, all must run, or its controller makes them all anew.
+pub const START_TIMEOUT_ANNOTATION: &str = "tutti.dev/start-timeout";
 /// When a pod, or the pods of a workload, come, on the object.
 pub const ARRIVE_ANNOTATION: &str = "tutti.dev/arrive";
 
@@ -114,7 +119,7 @@ pub struct Conditions {
     /// Pods that are in the API.
     pub exists: Vec<(Pattern, Count)>,
     /// Free room of nodes: node, resource, quantity.
-    pub free: Vec<(String, String, String)>,
+    pub free: Vec<(String, String, Quantity)>,
     /// Text in the message of the PodScheduled condition.
     pub reason: Vec<(Pattern, String)>,
     /// Text in an event about an object.
@@ -186,6 +191,9 @@ struct ItemText {
     group: Option<String>,
     requests: Option<BTreeMap<String, Json>>,
     runs: Option<Millis>,
+    #[serde(default)]
+    collective: bool,
+    start_timeout: Option<Millis>,
     priority: Option<i32>,
     node_name: Option<String>,
     pod_group: Option<Names>,
@@ -388,6 +396,8 @@ impl ItemText {
         let pod_field = self.group.is_some()
             || self.requests.is_some()
             || self.runs.is_some()
+            || self.collective
+            || self.start_timeout.is_some()
             || self.priority.is_some()
             || self.node_name.is_some();
         let what = [self.node.is_some(), self.pod.is_some(), self.pod_group.is_some(), self.manifest.is_some()];
@@ -398,7 +408,10 @@ impl ItemText {
             return one("allocatable, labels and taints are fields of a node");
         }
         if pod_field && self.pod.is_none() {
-            return one("group, requests, runs, priority and nodeName are fields of a pod");
+            return one("group, requests, runs, collective, startTimeout, priority and nodeName are fields of a pod");
+        }
+        if self.collective && self.group.is_none() || self.start_timeout.is_some() && !self.collective {
+            return one("collective needs a group, and startTimeout needs collective");
         }
         if self.min_member.is_some() && self.pod_group.is_none() {
             return one("minMember is a field of a podGroup");
@@ -457,11 +470,17 @@ impl ItemText {
         }
         let Some(names) = self.pod else { return Ok(Vec::new()) };
         let mut metadata = json!({});
-        if let Some(group) = self.group {
-            metadata["labels"] = json!({GROUP_LABEL: group});
-        }
         if let Some(runs) = self.runs {
-            metadata["annotations"] = json!({DURATION_ANNOTATION: runs.to_string()});
+            metadata["annotations"][DURATION_ANNOTATION] = json!(runs.to_string());
+        }
+        if let Some(timeout) = self.start_timeout {
+            metadata["annotations"][START_TIMEOUT_ANNOTATION] = json!(timeout.to_string());
+        }
+        if let Some(group) = self.group {
+            if self.collective {
+                metadata["annotations"][COLLECTIVE_ANNOTATION] = json!(group);
+            }
+            metadata["labels"] = json!({GROUP_LABEL: group});
         }
         let mut spec = json!({"containers": [{
             "name": "main", "image": "registry.k8s.io/pause:3.10",
@@ -522,7 +541,8 @@ impl ExpectText {
     fn read(self, line: u32, until: Millis) -> Result<Expectation, String> {
         let time = |text: &str| if text == "end" { Ok(until) } else { Millis::parse(text) };
         let span = |text: &str| {
-            let (from, to) = text.split_once("..").ok_or_else(|| format!("`{text}` is not a span; write 0s..20s or 5s..end"))?;
+            let (from, to) =
+                text.split_once("..").ok_or_else(|| format!("`{text}` is not a span; write 0s..20s or 5s..end"))?;
             let (from, to) = (time(from)?, time(to)?);
             if from < to { Ok((from, to)) } else { Err(format!("the span {text} is empty")) }
         };
@@ -570,9 +590,12 @@ impl ConditionsText {
                 .free
                 .into_iter()
                 .flat_map(|(node, resources)| {
-                    resources.into_iter().map(move |(resource, amount)| (node.clone(), resource, quantity_text(&amount)))
+                    resources.into_iter().map(move |(resource, amount)| {
+                        let text = amount.as_str().map_or_else(|| amount.to_string(), str::to_owned);
+                        Ok((node.clone(), resource, quantity(&text)?))
+                    })
                 })
-                .collect(),
+                .collect::<Result<_, String>>()?,
             reason: keyed(self.reason, Pattern::parse)?,
             event: keyed(self.event, Ref::parse)?,
             object: keyed(self.object, Ref::parse)?,
@@ -582,7 +605,11 @@ impl ConditionsText {
             warnings: counts(self.warnings, Ref::parse)?,
             any_of: self.any_of.into_iter().map(Self::read).collect::<Result<_, _>>()?,
         };
-        if conditions.is_empty() { Err("nothing is asked for; name at least one condition".to_owned()) } else { Ok(conditions) }
+        if conditions.is_empty() {
+            Err("nothing is asked for; name at least one condition".to_owned())
+        } else {
+            Ok(conditions)
+        }
     }
 }
 
@@ -602,10 +629,6 @@ impl Conditions {
             && self.warnings.is_empty()
             && self.any_of.is_empty()
     }
-}
-
-fn quantity_text(amount: &Json) -> String {
-    amount.as_str().map_or_else(|| amount.to_string(), str::to_owned)
 }
 
 fn keyed<K, V>(map: BTreeMap<String, V>, parse: impl Fn(&str) -> Result<K, String>) -> Result<Vec<(K, V)>, String> {
@@ -694,8 +717,14 @@ mod tests {
             ("steps:\n- {at: -5s, delete: [pod/x]}\nexpect: []\n", "line 5: `-5s` is a negative duration"),
             ("steps:\n- {at: 5, delete: [pod/x]}\nexpect: []\n", "line 5: invalid type: integer `5`"),
             ("steps:\n- {at: 5s}\nexpect: []\n", "line 5: a step has exactly one action"),
-            ("steps:\n- {at: 70s, delete: [pod/x]}\nexpect: []\n", "line 5: the step is at 1m10s but the run ends at 1m"),
-            ("steps:\n- create:\n  - {pod: x, minMember: 3}\nexpect: []\n", "line 6: minMember is a field of a podGroup"),
+            (
+                "steps:\n- {at: 70s, delete: [pod/x]}\nexpect: []\n",
+                "line 5: the step is at 1m10s but the run ends at 1m",
+            ),
+            (
+                "steps:\n- create:\n  - {pod: x, minMember: 3}\nexpect: []\n",
+                "line 6: minMember is a field of a podGroup",
+            ),
             ("steps:\n- create:\n  - {pod: X}\nexpect: []\n", "line 6: `X` is not a name"),
             (
                 "steps:\n- create:\n  - {pod: x, with: {spec: {nodSelector: {a: b}}}}\nexpect: []\n",

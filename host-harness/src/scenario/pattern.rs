@@ -22,6 +22,12 @@ impl Pattern {
         Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
     }
 
+    /// The namespace and name, where the pattern means one object.
+    #[must_use]
+    pub fn exact(&self) -> Option<(&str, &str)> {
+        (!self.namespace.contains('*') && !self.name.contains('*')).then_some((&self.namespace, &self.name))
+    }
+
     /// Whether an object of this namespace and name is meant.
     #[must_use]
     pub fn matches(&self, namespace: &str, name: &str) -> bool {
@@ -79,7 +85,9 @@ impl Ref {
             None => (kind, None),
         };
         if kind.is_empty() || kind.chars().any(|c| !c.is_ascii_lowercase()) {
-            return Err(format!("`{kind}` in `{text}` is not a kind; write it in lower case and singular, as in pod/ga-0"));
+            return Err(format!(
+                "`{kind}` in `{text}` is not a kind; write it in lower case and singular, as in pod/ga-0"
+            ));
         }
         Ok(Self { kind: kind.to_owned(), group, object: Pattern::parse(object)? })
     }
@@ -216,9 +224,7 @@ mod tests {
 
     #[test]
     fn counts_compare() {
-        for (text, holds, fails) in
-            [("3", 3, 4), ("<= 3", 3, 4), (">=2", 2, 1), ("< 3", 2, 3), ("> 0", 1, 0)]
-        {
+        for (text, holds, fails) in [("3", 3, 4), ("<= 3", 3, 4), (">=2", 2, 1), ("< 3", 2, 3), ("> 0", 1, 0)] {
             let count = Count::parse(text).unwrap();
             assert!(count.holds(holds) && !count.holds(fails), "{text}");
         }

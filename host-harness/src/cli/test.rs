@@ -1,0 +1,65 @@
+use std::io::Write;
+use std::path::PathBuf;
+
+use super::output::Progress;
+use super::{Fault, PluginArgs, Verdict};
+use crate::input::{self, Loaded};
+use crate::run::{self, Setup};
+
+/// Run scenarios and say whether their expectations hold
+///
+/// Each runs twice, to prove that it is deterministic; a step of any order runs in many orders.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Scenario files, or directories of them
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+
+    #[command(flatten)]
+    plugin: PluginArgs,
+
+    /// Print the trace of each run
+    #[arg(long)]
+    trace: bool,
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Verdict, Fault> {
+    let loaded = input::load(&args.paths)?;
+    if loaded.scenarios.is_empty() {
+        let paths: Vec<_> = args.paths.iter().map(|p| p.display().to_string()).collect();
+        return Err(Fault::Other(format!("no scenario in {}", paths.join(", "))));
+    }
+    let plugin = args.plugin.load(loaded.configuration.as_ref())?;
+    let progress = Progress::new(loaded.scenarios.len() as u64);
+    let mut failed = 0;
+    for (file, scenario) in loaded.scenarios {
+        // What else was read, a cluster say, is part of every scenario.
+        let one = Loaded {
+            arrivals: loaded.arrivals.clone(),
+            scenarios: vec![(file.clone(), scenario)],
+            ..Loaded::default()
+        };
+        let plugin = plugin.as_ref().map(|p| run::Plugin { file: &p.file, wasm: &p.wasm, config: p.config.as_deref() });
+        let setup = Setup { plugin, ..Setup::default() };
+        let tested = run::test(&one, &setup)?;
+        progress.step();
+        if args.trace {
+            write!(out, "{}", tested.trace)?;
+        }
+        if tested.failures.is_empty() {
+            writeln!(out, "ok      {file}")?;
+        } else {
+            failed += 1;
+            writeln!(out, "FAILED  {file}")?;
+            for failure in &tested.failures {
+                writeln!(out, "        {file}:{}: {}", failure.line, failure.message)?;
+            }
+        }
+    }
+    progress.finish();
+    if failed > 0 {
+        writeln!(out, "{failed} failed")?;
+        return Ok(Verdict::Failed);
+    }
+    Ok(Verdict::Good)
+}

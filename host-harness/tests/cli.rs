@@ -1,0 +1,217 @@
+//! The `tutti` command as its users meet it: exit codes, messages, files written whole or not at all.
+#![expect(missing_docs, reason = "a test")]
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+struct Dir(tempfile::TempDir);
+
+impl Dir {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> &Self {
+        std::fs::write(self.0.path().join(name), content).unwrap();
+        self
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn tutti(&self, line: &str) -> Output {
+        self.tutti_with(line, "")
+    }
+
+    fn tutti_with(&self, line: &str, stdin: &str) -> Output {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_tutti"))
+            .args(line.split_whitespace())
+            .current_dir(self.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // A command that fails before it reads may have closed the pipe.
+        let _ = child.stdin.take().unwrap().write_all(stdin.as_bytes());
+        child.wait_with_output().unwrap()
+    }
+
+    /// The command fails with this exit code and a message that holds this text.
+    #[track_caller]
+    fn fails(&self, line: &str, code: i32, text: &str) {
+        let output = self.tutti(line);
+        let message = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(code), "{line}\n{message}");
+        assert!(message.contains(text), "{line}\n{message}\nwanted {text}");
+        assert!(!message.contains("panicked"), "{message}");
+    }
+}
+
+const CLUSTER: &str = "\
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: 4, memory: 8Gi, pods: 110}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a, annotations: {tutti.dev/duration: 10s}}
+spec: {containers: [{name: m, image: i, resources: {requests: {cpu: 1}}}]}
+";
+
+fn pod(more: &str) -> String {
+    format!("apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec:\n  containers:\n  - name: m\n{more}")
+}
+
+#[test]
+fn bad_input_names_file_and_line() {
+    let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+    for i in 1..12 {
+        bomb.push_str(&format!("a{i}: &a{i} [{}]\n", vec![format!("*a{}", i - 1); 10].join(", ")));
+    }
+    for (content, text) in [
+        (pod("    image: [\n"), "in.yaml:"),
+        (pod("    imaeg: x\n"), "in.yaml:8: unknown field \"spec.containers.0.imaeg\""),
+        (pod("    resources: {requests: {cpu: 1Ki5}}\n"), "in.yaml:8: `1Ki5` is not a quantity"),
+        (pod("").replace("kind: Pod", "kind: Pood"), "in.yaml:2: unknown kind Pood"),
+        (format!("{}---\n{}", pod(""), pod("")), "in.yaml:9: Pod default/a stands twice; it was first at in.yaml:1"),
+        (
+            pod("").replace("name: a\n", "name: a\n  annotations:\n    tutti.dev/duration: -5s\n"),
+            "in.yaml:6: tutti.dev/duration: `-5s` is a negative duration",
+        ),
+        (pod("").replace("name: a\n", "labels: {}\n"), "in.yaml:1: the Pod has no metadata.name"),
+        ("a: &a\n  b: *a\n".to_owned(), "in.yaml:2"),
+        (bomb, "in.yaml:"),
+        ("a: 1\na: 2\n".to_owned(), "in.yaml:2"),
+        (String::new(), "in.yaml: holds no object"),
+        ("\u{0}".to_owned(), "in.yaml"),
+        ("[1, 2]\n".to_owned(), "in.yaml:1: the object has no apiVersion"),
+    ] {
+        Dir::new().file("in.yaml", &content).fails("replay --no-plugin in.yaml", 2, text);
+    }
+}
+
+#[test]
+fn bad_files_are_named() {
+    let dir = Dir::new();
+    std::fs::create_dir(dir.path().join("empty")).unwrap();
+    dir.file("latin1.yaml", b"a: \xe9\n").file("huge.yaml", vec![b'#'; 100 << 20]).file("ok.yaml", CLUSTER);
+    for (line, text) in [
+        ("replay --no-plugin empty", "empty: the directory holds no .yaml, .yml or .json file"),
+        ("replay --no-plugin nowhere.yaml", "nowhere.yaml: "),
+        ("replay --no-plugin latin1.yaml", "latin1.yaml: is not UTF-8 text: byte 3"),
+        ("replay --no-plugin huge.yaml", "huge.yaml: is larger than 64 MiB"),
+        ("replay ok.yaml", "out/guest/plugin.wasm: "),
+        ("replay --no-plugin --until -5s ok.yaml", "--until"),
+        ("replay --no-plugin --frobnicate ok.yaml", "--frobnicate"),
+        ("replay", "<PATH>"),
+        ("frobnicate", "frobnicate"),
+        ("test --no-plugin ok.yaml", "no scenario in ok.yaml"),
+        ("explain --no-plugin ga ok.yaml", "no gang ga; the input has no gang"),
+        ("generate --min-work 2h --max-work 1h", "--min-work is longer than --max-work"),
+        ("new Bad/Name", "a crate's name has"),
+    ] {
+        dir.fails(line, 2, text);
+    }
+}
+
+/// A module of this text, with the smallest export set that loads.
+fn module(prefilter: &str) -> Vec<u8> {
+    wat::parse_str(format!(
+        "(module (memory (export \"memory\") 1) (func (export \"prefilter\") (result i32) {prefilter}))"
+    ))
+    .unwrap()
+}
+
+#[test]
+fn bad_plugins_are_told_apart() {
+    let good = module("i32.const 0");
+    let exports = wat::parse_str(
+        "(module (memory (export \"memory\") 1) (func (export \"filter\") (result i32) i32.const 0)
+           (func (export \"prefilter\") (result i32) i32.const 0) (func (export \"unreserve\"))
+           (func (export \"reserve\") (result i32) i32.const 0) (func (export \"permit\") (result i64) i64.const 0))",
+    )
+    .unwrap();
+    let dir = Dir::new();
+    dir.file("ok.yaml", CLUSTER)
+        .file("good.wasm", &good)
+        .file("cut.wasm", &good[..good.len() - 3])
+        .file("text.wasm", "hello")
+        .file("exports.wasm", exports)
+        .file("trap.wasm", module("unreachable"))
+        .file("loop.wasm", module("(loop (br 0)) i32.const 0"));
+    for (plugin, text) in [
+        ("cut.wasm", "cut.wasm: "),
+        ("text.wasm", "this is not a WebAssembly module"),
+        ("exports.wasm", "filter, reserve, permit"),
+        ("trap.wasm", "trap.wasm: "),
+        ("loop.wasm", "loop.wasm: "),
+    ] {
+        dir.fails(&format!("replay --plugin {plugin} --svg out.svg --trace out.json ok.yaml"), 2, text);
+        assert!(!dir.path().join("out.svg").exists() && !dir.path().join("out.json").exists(), "{plugin}");
+    }
+    for plugin in ["cut.wasm", "text.wasm", "exports.wasm"] {
+        dir.fails(&format!("inspect {plugin}"), 2, plugin);
+    }
+    let output = dir.tutti("inspect good.wasm");
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("accepted"), "{output:?}");
+}
+
+#[test]
+fn replays_and_writes_whole_files() {
+    let dir = Dir::new();
+    dir.file("ok.yaml", CLUSTER);
+    let output = dir.tutti("replay --no-plugin --format json --svg d/out.svg --trace out.json ok.yaml");
+    assert!(output.status.success(), "{output:?}");
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["usage"]["resource"], "cpu");
+    let trace: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(dir.path().join("out.json")).unwrap()).unwrap();
+    assert!(trace["traceEvents"].as_array().unwrap().iter().any(|e| e["name"] == "default/a"));
+    assert!(std::fs::read_to_string(dir.path().join("d/out.svg")).unwrap().ends_with("</svg>\n"));
+    // The same input from elsewhere, and as JSON.
+    assert!(dir.tutti_with("replay --no-plugin -", CLUSTER).status.success());
+    let json =
+        r#"{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"}}]}"#;
+    assert!(dir.tutti_with("replay --no-plugin -", json).status.success());
+    // A directory that can't be written leaves nothing behind.
+    dir.file("d/file", "");
+    dir.fails("replay --no-plugin --svg d/file/out.svg ok.yaml", 2, "nothing was written");
+    assert_eq!(std::fs::read_dir(dir.path().join("d")).unwrap().count(), 2);
+}
+
+#[test]
+fn exit_codes_tell_failure_from_fault() {
+    let scenario = |bound: u32| {
+        format!(
+            "apiVersion: tutti.dev/v1\nkind: Scenario\nabout: x\nsteps:\n- create:\n  - {{node: n1, allocatable: {{cpu: 4}}}}\n  \
+             - {{pod: a, requests: {{cpu: 1}}}}\nexpect:\n- {{at: end, bound: {{a: {bound}}}}}\n"
+        )
+    };
+    let dir = Dir::new();
+    dir.file("good.yaml", scenario(1))
+        .file("bad.yaml", scenario(2))
+        .file("wrong.yaml", scenario(1).replace("about", "abuot"));
+    assert!(dir.tutti("test --no-plugin good.yaml").status.success());
+    dir.fails("test --no-plugin bad.yaml", 1, "bad.yaml:9: at 1m: bound of a wanted 2, found 1");
+    dir.fails("test --no-plugin wrong.yaml", 2, "wrong.yaml:3: unknown field `abuot`");
+    dir.fails("replay --no-plugin bad.yaml", 1, "bound of a wanted 2, found 1");
+}
+
+#[test]
+fn closed_output_is_no_failure() {
+    let dir = Dir::new();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tutti"))
+        .args(["generate", "--jobs", "10000"])
+        .current_dir(dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+}
