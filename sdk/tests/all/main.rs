@@ -9,3 +9,4 @@ mod host;
 mod points;
 mod quantity;
 mod readers;
+mod template;
