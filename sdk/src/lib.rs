@@ -174,3 +174,8 @@ pub mod __private {
     pub use crate::entry::*;
     pub use kube_scheduler_abi::Code;
 }
+
+/// Compiles the guide's code.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/writing-a-plugin.md")]
+struct Guide;

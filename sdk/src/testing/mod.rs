@@ -27,6 +27,7 @@
 //! read as in the scheduler; [`Guest::sibling`] is a second instance, as there is one for each pod that waits.
 
 mod build;
+pub mod contract;
 mod fake;
 mod guest;
 

@@ -37,7 +37,7 @@ fn image_states() {
     let host = FakeHost::new().node(node("a").image("x:1", 5).image("\"y\"", 7)).node(node("b").image("x:1", 5));
     on(host, || {
         let state = |name: &str, size, num_nodes| ImageState { name: name.into(), size, num_nodes };
-        assert_eq!(host::node_image_states("a"), Ok(vec![state("x:1", 5, 2), state("\"y\"", 7, 1)]));
+        assert_eq!(host::node_image_states("a"), Ok(vec![state("\"y\"", 7, 1), state("x:1", 5, 2)]));
         assert_eq!(host::node_image_states("none"), Ok(vec![]));
     });
 }

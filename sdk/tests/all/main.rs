@@ -5,6 +5,7 @@
 mod fuzz;
 
 mod any_bytes;
+mod contract;
 mod host;
 mod points;
 mod quantity;
