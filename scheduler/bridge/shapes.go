@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	pb "tutti/scheduler/bridge/bridgev1"
@@ -31,10 +32,10 @@ func (m *member) shapeNow() *shape {
 	return m.shape
 }
 
-func (t *Table) shapes(req *pb.GroupShapes, beside func() bool) *pb.GroupShapesReply {
+func (t *Table) shapes(req *pb.GroupShapes) *pb.GroupShapesReply {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.inCycle(req.Key, req.Uid, beside)
+	self := t.caller(req.Key, types.UID(req.Uid))
 	g := t.groups[req.Key]
 	if g == nil {
 		return &pb.GroupShapesReply{}
@@ -48,7 +49,7 @@ func (t *Table) shapes(req *pb.GroupShapes, beside func() bool) *pb.GroupShapesR
 	by := map[string]*tally{}
 	names := map[v1.ResourceName]bool{}
 	for _, m := range g.members {
-		unscheduled := m.state == pb.Member_UNSCHEDULED
+		unscheduled := m.state == pb.Member_UNSCHEDULED || m == self
 		if !unscheduled && m.state != pb.Member_WAITING && m.state != pb.Member_BOUND && m.state != pb.Member_RUNNING {
 			continue
 		}

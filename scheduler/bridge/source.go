@@ -59,19 +59,10 @@ func (s *source) key(namespace, name string) string {
 	return s.Prefix + "/" + namespace + "/" + name
 }
 
-// parse takes a key apart: its source, namespace and the group's name.
-func (s *sources) parse(key string) (src *source, namespace, name string) {
-	if s == nil {
-		return nil, "", ""
-	}
+func splitKey(key string) (prefix, namespace, name string) {
 	prefix, rest, _ := strings.Cut(key, "/")
 	namespace, name, _ = strings.Cut(rest, "/")
-	for _, src := range s.list {
-		if src.Prefix == prefix {
-			return src, namespace, name
-		}
-	}
-	return nil, namespace, name
+	return prefix, namespace, name
 }
 
 func (s *source) role(pod *v1.Pod) string {

@@ -14,14 +14,12 @@ use crate::*;
 #[derive(Debug)]
 pub struct Slot<P>(OnceCell<Result<P, Status>>);
 
-impl<P> Slot<P> {
+impl<P: Plugin> Slot<P> {
     #[expect(clippy::new_without_default, reason = "only the macro makes one, in a const")]
     pub const fn new() -> Self {
         Self(OnceCell::new())
     }
-}
 
-impl<P: Plugin> Slot<P> {
     fn get(&self) -> Result<&P, Status> {
         hook_panics();
         let made = self.0.get_or_init(|| {

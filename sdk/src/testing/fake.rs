@@ -230,10 +230,10 @@ impl State {
     }
 }
 
-/// A JSON object of values that are JSON, sorted by key as Go sorts it.
+/// A JSON object of values that are JSON.
 fn object(entries: impl IntoIterator<Item = (String, String)>) -> Vec<u8> {
     let mut out = vec![b'{'];
-    for (key, value) in BTreeMap::from_iter(entries) {
+    for (key, value) in entries {
         if out.len() > 1 {
             out.push(b',');
         }
