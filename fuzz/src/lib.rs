@@ -296,8 +296,7 @@ pub fn config(bytes: &[u8]) {
     match (ours, serde_json::from_str::<Config>(text)) {
         (Ok(ours), Ok(theirs)) => assert_eq!(ours, theirs),
         (Err(_), Err(_)) => {}
-        // Numbers with a leading zero or plus, which nobody is misled by; and nesting.
-        (Ok(_), Err(e)) if e.to_string().starts_with("invalid number") => {}
+        // Deep nesting is refused earlier.
         (Err(e), Ok(_)) if e.reason().contains("less nesting") => {}
         (ours, theirs) => panic!("{ours:?} against {theirs:?}"),
     }

@@ -1,6 +1,4 @@
 //! The `tutti` command as its users meet it: exit codes, messages, files written whole or not at all.
-#![expect(missing_docs, reason = "a test")]
-
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -199,6 +197,17 @@ fn exit_codes_tell_failure_from_fault() {
     dir.fails("test --no-plugin bad.yaml", 1, "bad.yaml:9: at 1m: bound of a wanted 2, found 1");
     dir.fails("test --no-plugin wrong.yaml", 2, "wrong.yaml:3: unknown field `abuot`");
     dir.fails("replay --no-plugin bad.yaml", 1, "bound of a wanted 2, found 1");
+}
+
+#[test]
+fn new_makes_a_whole_crate_or_nothing() {
+    let dir = Dir::new();
+    assert!(dir.tutti("new my-plugin").status.success());
+    let read = |file: &str| std::fs::read_to_string(dir.path().join("my-plugin").join(file)).unwrap();
+    assert!(read("Cargo.toml").contains("name = \"my-plugin\"") && read("src/lib.rs").contains("plugin!(MyPlugin: Score)"));
+    assert!(read(".cargo/config.toml").contains("zstack-size"));
+    dir.fails("new my-plugin", 2, "my-plugin: exists already");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
 }
 
 #[test]

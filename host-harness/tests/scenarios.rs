@@ -1,7 +1,5 @@
 //! Each file of `testdata/scenarios` is a test: its expectations hold, two runs of it are the same, and its trace is the one
 //! beside it. `UPDATE_GOLDEN=1` writes the traces anew.
-#![expect(missing_docs, reason = "a test")]
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 

@@ -7,7 +7,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	pb "tutti/scheduler/bridge/bridgev1"
 )
@@ -31,73 +30,41 @@ func (c *counts) proto() *pb.Counts {
 	}
 }
 
-// toward is how many members count toward a quorum without any that wait.
-func (c *counts) toward(q *pb.Quorum) uint32 {
-	if q.OnlyWaiting {
+// toward is how many members count toward a quorum without any that wait. nil counts none.
+func (c *counts) toward(q *pb.Quorum) (n uint32) {
+	if c == nil {
 		return 0
 	}
-	n := c[pb.Member_BOUND] + c[pb.Member_RUNNING]
+	if !q.OnlyWaiting {
+		n = c[pb.Member_BOUND] + c[pb.Member_RUNNING]
+	}
 	if q.CountSucceeded {
 		n += c[pb.Member_SUCCEEDED]
 	}
 	return n
 }
 
-// decision is what became of a member that reached Permit.
-type decision int
-
-const (
-	undecided decision = iota
-	joined             // waits
-	allowed            // let go, by itself or with the others
-	rejected           // by GroupReject or the deadline
-)
+// hold is what became of a pod that reached Permit. It is kept by pod, beside the members: Unreserve may come after the
+// pod's deletion.
+type hold struct {
+	pb.GroupLeaveReply_Was
+	via host // of the profile it is held through
+	// The request that let the pod pass and its answer: the same request again gets the same answer.
+	asked  []byte
+	answer *pb.GroupAllowReply
+}
 
 // member is a pod of a group.
 type member struct {
-	pod      *v1.Pod // read-only, as the informer holds it
-	group    *group
-	role     string
-	state    pb.Member_State
-	decision decision
-	via      waitingPods // of the profile it joined through
-	shape    *shape      // nil: not worked out yet
+	pod   *v1.Pod // read-only, as the informer holds it
+	group *group
+	role  string
+	state pb.Member_State
+	shape *shape // nil: not worked out yet
 }
 
-// waitingPods is the part of a handle that reaches pods held at Permit, under the plugin's name.
-type waitingPods interface {
-	allow(types.UID) bool
-	reject(types.UID, string) bool
-	waits(types.UID) bool
-	activate(map[string]*v1.Pod)
-}
-
-func (h *Handle) waits(uid types.UID) bool { return h.Handle.GetWaitingPod(uid) != nil }
-
-func (h *Handle) allow(uid types.UID) bool {
-	w := h.Handle.GetWaitingPod(uid)
-	if w != nil {
-		w.Allow(h.plugin)
-	}
-	return w != nil
-}
-
-func (h *Handle) reject(uid types.UID, reason string) bool {
-	w := h.Handle.GetWaitingPod(uid)
-	if w != nil {
-		w.Reject(h.plugin, reason)
-	}
-	return w != nil
-}
-
-func (h *Handle) activate(pods map[string]*v1.Pod) {
-	h.Handle.Activate(logger(h.plugin), pods)
-}
-
-var _ waitingPods = (*Handle)(nil)
-var _ framework.Handle = (*Handle)(nil)
-
-func stateOf(pod *v1.Pod, d decision) pb.Member_State {
+// stateOf is the first state that holds.
+func stateOf(pod *v1.Pod, was pb.GroupLeaveReply_Was) pb.Member_State {
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return pb.Member_TERMINATING
@@ -105,11 +72,11 @@ func stateOf(pod *v1.Pod, d decision) pb.Member_State {
 		return pb.Member_SUCCEEDED
 	case pod.Status.Phase == v1.PodFailed:
 		return pb.Member_FAILED
-	case pod.Spec.NodeName != "" && pod.Status.Phase == v1.PodRunning:
+	case pod.Status.Phase == v1.PodRunning:
 		return pb.Member_RUNNING
-	case pod.Spec.NodeName != "" || d == allowed:
+	case pod.Spec.NodeName != "" || was == pb.GroupLeaveReply_RELEASED:
 		return pb.Member_BOUND
-	case d == joined:
+	case was == pb.GroupLeaveReply_WAITING:
 		return pb.Member_WAITING
 	case len(pod.Spec.SchedulingGates) > 0:
 		return pb.Member_GATED
@@ -117,35 +84,40 @@ func stateOf(pod *v1.Pod, d decision) pb.Member_State {
 	return pb.Member_UNSCHEDULED
 }
 
+// live members have their end before them.
+func (m *member) live() bool {
+	switch m.state {
+	case pb.Member_SUCCEEDED, pb.Member_FAILED, pb.Member_TERMINATING:
+		return false
+	}
+	return true
+}
+
 // group is the state of one key.
 type group struct {
 	key     string
 	source  *source
 	members map[types.UID]*member
+	held    map[types.UID]*member // with an undecided hold, terminating or not
 	total   counts
 	roles   map[string]*counts
-	waiting map[types.UID]*member // those in state WAITING
-
-	oldest *member // among live ones; nil: not known, see oldestMember
+	oldest  *member // among live ones; nil: not known, see oldestMember
 
 	deadline      time.Time
 	deadlineTimer stopper
 	released      bool
 
-	backoffUntil time.Time
+	backoff      *pb.GroupBackoff
 	backoffTimer stopper
-	attempt      uint32
-	note         string
 
-	blocked *blocked
+	blocked *pb.Blocked
 }
 
 type stopper interface{ Stop() bool }
 
-type blocked struct {
-	rank  int64
-	since time.Time
-	note  []byte
+// live is how many members are.
+func (g *group) live() uint32 {
+	return uint32(len(g.members)) - g.total[pb.Member_SUCCEEDED] - g.total[pb.Member_FAILED] - g.total[pb.Member_TERMINATING]
 }
 
 func (g *group) count(role string, state pb.Member_State, d int) {
@@ -161,7 +133,7 @@ func (g *group) count(role string, state pb.Member_State, d int) {
 	}
 }
 
-// oldestMember is the oldest live member: not finished, not terminating.
+// oldestMember is the oldest live member. It is looked for only after the last one's end.
 func (g *group) oldestMember() *member {
 	if g.oldest == nil {
 		for _, m := range g.members {
@@ -173,23 +145,17 @@ func (g *group) oldestMember() *member {
 	return g.oldest
 }
 
-func (m *member) live() bool {
-	switch m.state {
-	case pb.Member_SUCCEEDED, pb.Member_FAILED, pb.Member_TERMINATING:
-		return false
-	}
-	return true
-}
-
 // byAge orders by creation, then uid.
 func byAge(a, b *member) int {
 	return cmp.Or(a.pod.CreationTimestamp.Time.Compare(b.pod.CreationTimestamp.Time), cmp.Compare(a.pod.UID, b.pod.UID))
 }
 
-func (g *group) byAge() []*member {
-	all := make([]*member, 0, len(g.members))
-	for _, m := range g.members {
-		all = append(all, m)
+func sortedByAge(members map[types.UID]*member, take func(*member) bool) []*member {
+	all := make([]*member, 0, len(members))
+	for _, m := range members {
+		if take(m) {
+			all = append(all, m)
+		}
 	}
 	slices.SortFunc(all, byAge)
 	return all
@@ -200,4 +166,11 @@ func unixMilli(t time.Time) int64 {
 		return 0
 	}
 	return t.UnixMilli()
+}
+
+func fromMilli(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
 }

@@ -11,7 +11,6 @@ import (
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	wasm "sigs.k8s.io/kube-scheduler-wasm-extension/scheduler/plugin"
@@ -33,11 +32,7 @@ func newGuestPlugin(ctx context.Context, name string, args kruntime.Object, h fr
 			err = fmt.Errorf("plugin %s can't be loaded: %v", name, r)
 		}
 	}()
-	p, err = wasm.PluginFactory(name)(ctx, args, h)
-	if err != nil {
-		return nil, err
-	}
-	return watch(name, p), nil
+	return wasm.PluginFactory(name)(ctx, args, h)
 }
 
 // Handle is the framework's handle with the extension's gaps closed.
@@ -141,8 +136,3 @@ func besideCycle() bool {
 }
 
 const extensionPlugin = "sigs.k8s.io/kube-scheduler-wasm-extension/scheduler/plugin.(*wasmPlugin)."
-
-// logger is the one of requests that have no context.
-func logger(plugin string) klog.Logger {
-	return klog.Background().WithValues("plugin", plugin)
-}

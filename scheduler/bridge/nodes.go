@@ -5,9 +5,6 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	policy "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/component-helpers/resource"
 	"k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -146,7 +143,6 @@ func nodesFree(nodes []*framework.NodeInfo, pod *v1.Pod, req *pb.NodesFree) *pb.
 
 func (s *server) nodesVictims(nodes []*framework.NodeInfo, pod *v1.Pod, req *pb.NodesVictims) *pb.NodesVictimsReply {
 	names := resourceNames(req.Resources)
-	budgets := s.budgets()
 	reply := &pb.NodesVictimsReply{Generation: generation(nodes), Nodes: uint32(len(nodes))}
 	reply.NextOffset = walk(nodes, req.Offset, req.Limit, newAdmits(pod), func(n *framework.NodeInfo) {
 		item := &pb.NodeVictims{Name: n.Node().Name}
@@ -157,11 +153,11 @@ func (s *server) nodesVictims(nodes []*framework.NodeInfo, pod *v1.Pod, req *pb.
 			if priorityOf(p.Pod) >= req.Priority {
 				continue
 			}
-			_, key := s.table.sourcesNow().of(p.Pod)
+			key, held := s.table.groupOf(p.Pod)
 			v := &pb.Victim{
 				Uid: string(p.Pod.UID), Priority: priorityOf(p.Pod), Group: key,
-				Waiting: s.handle.GetWaitingPod(p.Pod.UID) != nil, Terminating: p.Pod.DeletionTimestamp != nil,
-				Protected: protected(p.Pod, budgets),
+				Waiting: held, Terminating: p.Pod.DeletionTimestamp != nil,
+				Protected: s.host.protected(p.Pod),
 			}
 			if p.Pod.Status.StartTime != nil {
 				v.StartMs = p.Pod.Status.StartTime.UnixMilli()
@@ -178,18 +174,4 @@ func (s *server) nodesVictims(nodes []*framework.NodeInfo, pod *v1.Pod, req *pb.
 		reply.Items = append(reply.Items, item)
 	})
 	return reply
-}
-
-// protected tells whether a PodDisruptionBudget leaves the pod no disruption now.
-func protected(pod *v1.Pod, budgets []*policy.PodDisruptionBudget) bool {
-	for _, b := range budgets {
-		if b.Namespace != pod.Namespace || b.Status.DisruptionsAllowed > 0 {
-			continue
-		}
-		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if err == nil && !selector.Empty() && selector.Matches(labels.Set(pod.Labels)) {
-			return true
-		}
-	}
-	return false
 }

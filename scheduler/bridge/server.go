@@ -7,10 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
-	policy "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/component-base/version"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
@@ -23,28 +20,25 @@ const protocolVersion = 1
 
 // server answers the requests of one plugin of one profile.
 type server struct {
-	ctx     context.Context
-	plugin  string
-	handle  framework.Handle
+	plugin, profile, kubernetes string
+
+	host    host
 	table   *Table
-	pdbs    policylisters.PodDisruptionBudgetLister
 	metrics *guestMetrics
+	beside  func() bool // whether the export that asks runs beside the scheduling cycle
 }
 
 func newServer(ctx context.Context, plugin string, handle framework.Handle, table *Table) *server {
-	return &server{
-		ctx: ctx, plugin: plugin, handle: handle, table: table, metrics: sharedMetrics,
+	s := &server{plugin: plugin, kubernetes: version.Get().GitVersion, table: table, metrics: sharedMetrics, beside: besideCycle}
+	s.host = &frameworkHost{
+		Handle: handle, ctx: ctx, plugin: plugin,
 		// DefaultPreemption asks for the same informer; asking here makes it run where that plugin is off.
 		pdbs: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(),
 	}
-}
-
-func (s *server) budgets() []*policy.PodDisruptionBudget {
-	list, err := s.pdbs.List(labels.Everything())
-	if err != nil {
-		klog.ErrorS(err, "bridge: PodDisruptionBudgets can't be listed; victims count as unprotected")
+	if named, ok := handle.(interface{ ProfileName() string }); ok {
+		s.profile = named.ProfileName()
 	}
-	return list
+	return s
 }
 
 // serve answers an encoded Request with an encoded Response. It never fails: what goes wrong is a Response too.
@@ -74,7 +68,7 @@ func (s *server) serve(data []byte) (out []byte) {
 		return
 	}
 	call = nameOf(request)
-	response = s.answer(request)
+	response = s.answer(request, data)
 	return
 }
 
@@ -99,7 +93,7 @@ var calls = func() (names []string) {
 	return names
 }()
 
-func (s *server) answer(request *pb.Request) *pb.Response {
+func (s *server) answer(request *pb.Request, data []byte) *pb.Response {
 	done := &pb.Response{Result: &pb.Response_Done{Done: &pb.Done{}}}
 	switch call := request.Call.(type) {
 	case *pb.Request_Hello:
@@ -107,11 +101,11 @@ func (s *server) answer(request *pb.Request) *pb.Response {
 	case *pb.Request_Now:
 		return &pb.Response{Result: &pb.Response_Now{Now: &pb.NowReply{UnixMs: s.table.clock.Now().UnixMilli()}}}
 	case *pb.Request_GroupGet:
-		return &pb.Response{Result: &pb.Response_GroupGet{GroupGet: s.table.get(call.GroupGet)}}
+		return &pb.Response{Result: &pb.Response_GroupGet{GroupGet: s.table.get(call.GroupGet, s.beside)}}
 	case *pb.Request_GroupAllow:
-		reply, err := s.table.allow(call.GroupAllow, s.waitingPods())
+		reply, err := s.table.allow(call.GroupAllow, data, s.host)
 		if err != nil {
-			return fail(pb.Error_BAD_REQUEST, "group_allow: %v", err)
+			return fail(pb.Error_BAD_REQUEST, "%v", err)
 		}
 		return &pb.Response{Result: &pb.Response_GroupAllow{GroupAllow: reply}}
 	case *pb.Request_GroupLeave:
@@ -119,10 +113,9 @@ func (s *server) answer(request *pb.Request) *pb.Response {
 	case *pb.Request_GroupReject:
 		return &pb.Response{Result: &pb.Response_GroupReject{GroupReject: &pb.CountReply{Count: s.table.reject(call.GroupReject)}}}
 	case *pb.Request_GroupActivate:
-		s.table.reach(s.waitingPods())
 		return &pb.Response{Result: &pb.Response_GroupActivate{GroupActivate: &pb.CountReply{Count: s.table.activate(call.GroupActivate)}}}
 	case *pb.Request_GroupBackoff:
-		s.table.backoff(call.GroupBackoff)
+		s.table.setBackoff(call.GroupBackoff)
 		return done
 	case *pb.Request_GroupBlock:
 		s.table.block(call.GroupBlock)
@@ -130,9 +123,12 @@ func (s *server) answer(request *pb.Request) *pb.Response {
 	case *pb.Request_GroupMembers:
 		return &pb.Response{Result: &pb.Response_GroupMembers{GroupMembers: s.table.listMembers(call.GroupMembers)}}
 	case *pb.Request_GroupShapes:
-		return &pb.Response{Result: &pb.Response_GroupShapes{GroupShapes: s.table.shapes(call.GroupShapes)}}
+		return &pb.Response{Result: &pb.Response_GroupShapes{GroupShapes: s.table.shapes(call.GroupShapes, s.beside)}}
 	case *pb.Request_ObjectGet:
 		o := call.ObjectGet
+		if o.Resource == nil {
+			return fail(pb.Error_BAD_REQUEST, "object_get names no resource")
+		}
 		return &pb.Response{Result: &pb.Response_ObjectGet{ObjectGet: s.table.objects.get(gvr(o.Resource), o.Namespace, o.Name)}}
 	case *pb.Request_NodesFree:
 		nodes, pod, refusal := s.snapshot(call.NodesFree.Uid)
@@ -149,7 +145,7 @@ func (s *server) answer(request *pb.Request) *pb.Response {
 	case *pb.Request_PodsEvict:
 		return &pb.Response{Result: &pb.Response_PodsEvict{PodsEvict: s.evict(call.PodsEvict)}}
 	case *pb.Request_EventRecord:
-		s.recordEvent(call.EventRecord)
+		s.host.event(call.EventRecord)
 		return done
 	case *pb.Request_MetricAdd:
 		m := call.MetricAdd
@@ -163,13 +159,9 @@ func (s *server) answer(request *pb.Request) *pb.Response {
 	return fail(pb.Error_BAD_REQUEST, "no call that this host knows; it serves %v", calls)
 }
 
-func (s *server) waitingPods() waitingPods {
-	return &Handle{Handle: s.handle, plugin: s.plugin}
-}
-
 func (s *server) hello(req *pb.Hello) *pb.Response {
 	guestInstances.Inc()
-	s.table.reach(s.waitingPods())
+	s.table.reach(s.host)
 	fresh, err := s.table.declare(req)
 	if err != nil {
 		return fail(pb.Error_BAD_REQUEST, "hello: %v", err)
@@ -183,19 +175,17 @@ func (s *server) hello(req *pb.Hello) *pb.Response {
 		}
 		s.table.objects.waitKnown(kinds)
 	}
-	reply := &pb.HelloReply{Version: protocolVersion, Plugin: s.plugin, Kubernetes: version.Get().GitVersion, Calls: calls}
-	if named, ok := s.handle.(interface{ ProfileName() string }); ok {
-		reply.Profile = named.ProfileName()
-	}
-	return &pb.Response{Result: &pb.Response_Hello{Hello: reply}}
+	return &pb.Response{Result: &pb.Response_Hello{Hello: &pb.HelloReply{
+		Version: protocolVersion, Plugin: s.plugin, Profile: s.profile, Kubernetes: s.kubernetes, Calls: calls,
+	}}}
 }
 
 // snapshot returns the nodes of the cycle and the pod whose constraints apply, or why it can't.
 func (s *server) snapshot(uid string) ([]*framework.NodeInfo, *v1.Pod, *pb.Response) {
-	if besideCycle() {
+	if s.beside() {
 		return nil, nil, fail(pb.Error_NOT_ALLOWED_HERE, "%v", errBesideCycle)
 	}
-	nodes, err := s.handle.SnapshotSharedLister().NodeInfos().List()
+	nodes, err := s.host.snapshot()
 	if err != nil {
 		return nil, nil, fail(pb.Error_INTERNAL, "the node snapshot can't be listed: %v", err)
 	}
@@ -209,13 +199,24 @@ func (s *server) snapshot(uid string) ([]*framework.NodeInfo, *v1.Pod, *pb.Respo
 	return nodes, pod, nil
 }
 
-func (s *server) recordEvent(e *pb.EventRecord) {
-	kind := v1.EventTypeNormal
-	if e.Warning {
-		kind = v1.EventTypeWarning
+// evict deletes running pods, after a DisruptionTarget condition, and rejects waiting ones.
+func (s *server) evict(req *pb.PodsEvict) *pb.PodsEvictReply {
+	failed := map[string]string{}
+	for _, uid := range s.table.evict(req.Uids, req.Reason) {
+		pod := s.table.podByUID(types.UID(uid))
+		if pod == nil {
+			failed[uid] = "not found"
+		} else if err := s.host.evict(pod, types.UID(req.PreemptorUid), req.Reason); err != nil {
+			failed[uid] = err.Error()
+		}
 	}
-	id := gvr(e.Resource)
-	s.handle.EventRecorder().Eventf(&v1.ObjectReference{
-		APIVersion: id.GroupVersion().String(), Kind: e.Kind, Namespace: e.Namespace, Name: e.Name, UID: types.UID(e.Uid),
-	}, nil, kind, e.Reason, "Scheduling", "%s", e.Note)
+	reply := &pb.PodsEvictReply{}
+	for _, uid := range req.Uids {
+		if why, bad := failed[uid]; bad {
+			reply.Failed = append(reply.Failed, &pb.Lost{Uid: uid, Why: why})
+		} else {
+			reply.Evicted = append(reply.Evicted, uid)
+		}
+	}
+	return reply
 }

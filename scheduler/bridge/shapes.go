@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	pb "tutti/scheduler/bridge/bridgev1"
@@ -32,10 +31,10 @@ func (m *member) shapeNow() *shape {
 	return m.shape
 }
 
-func (t *Table) shapes(req *pb.GroupShapes) *pb.GroupShapesReply {
+func (t *Table) shapes(req *pb.GroupShapes, beside func() bool) *pb.GroupShapesReply {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	self := t.caller(req.Key, types.UID(req.Uid))
+	t.inCycle(req.Key, req.Uid, beside)
 	g := t.groups[req.Key]
 	if g == nil {
 		return &pb.GroupShapesReply{}
@@ -49,7 +48,7 @@ func (t *Table) shapes(req *pb.GroupShapes) *pb.GroupShapesReply {
 	by := map[string]*tally{}
 	names := map[v1.ResourceName]bool{}
 	for _, m := range g.members {
-		unscheduled := m.state == pb.Member_UNSCHEDULED || m == self
+		unscheduled := m.state == pb.Member_UNSCHEDULED
 		if !unscheduled && m.state != pb.Member_WAITING && m.state != pb.Member_BOUND && m.state != pb.Member_RUNNING {
 			continue
 		}

@@ -59,10 +59,19 @@ func (s *source) key(namespace, name string) string {
 	return s.Prefix + "/" + namespace + "/" + name
 }
 
-func splitKey(key string) (prefix, namespace, name string) {
+// parse takes a key apart: its source, namespace and the group's name.
+func (s *sources) parse(key string) (src *source, namespace, name string) {
+	if s == nil {
+		return nil, "", ""
+	}
 	prefix, rest, _ := strings.Cut(key, "/")
 	namespace, name, _ = strings.Cut(rest, "/")
-	return prefix, namespace, name
+	for _, src := range s.list {
+		if src.Prefix == prefix {
+			return src, namespace, name
+		}
+	}
+	return nil, namespace, name
 }
 
 func (s *source) role(pod *v1.Pod) string {

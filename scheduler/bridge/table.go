@@ -1,8 +1,10 @@
 package bridge
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,27 +16,38 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
-	"k8s.io/utils/clock"
 
 	pb "tutti/scheduler/bridge/bridgev1"
 )
 
 // shared is the process' one table: waiting pods of all profiles are in one map too, and a gang may span profiles.
-var shared = newTable(clock.RealClock{})
+var shared = newTable(realClock{})
+
+// clock is the time, for tests to turn.
+type clock interface {
+	Now() time.Time
+	AfterFunc(time.Duration, func()) stopper
+}
+
+type realClock struct{}
+
+func (realClock) Now() time.Time                              { return time.Now() }
+func (realClock) AfterFunc(d time.Duration, f func()) stopper { return time.AfterFunc(d, f) }
 
 // Table keeps the groups' state. Truth is the API server's: after a restart the table is filled from informers.
 type Table struct {
-	clock clock.WithDelayedExecution
+	clock clock
 
 	mu      sync.Mutex
 	sources *sources
-	groups  map[string]*group
+	groups  map[string]*group // only those with members
 	members map[types.UID]*member
-	holders int      // groups with a waiting member
+	holds   map[types.UID]*hold
+	holders uint32   // groups with someone held
 	heads   []*group // the blocked groups, first one first
-	any     waitingPods
+	queue   host     // reaches the scheduling queue; any profile's does
 	live    podStore // pods the scheduler sees: not finished
-	ended   podStore // finished pods that some source matches
+	ended   podStore // finished pods
 	objects *objects
 
 	startOnce sync.Once
@@ -67,8 +80,8 @@ func (s informerStore) list() []*v1.Pod {
 	return pods
 }
 
-func newTable(c clock.WithDelayedExecution) *Table {
-	return &Table{clock: c, groups: map[string]*group{}, members: map[types.UID]*member{}}
+func newTable(c clock) *Table {
+	return &Table{clock: c, groups: map[string]*group{}, members: map[types.UID]*member{}, holds: map[types.UID]*hold{}}
 }
 
 // start follows pods. The first factory call does it, while the informers are not yet started.
@@ -125,9 +138,14 @@ func (t *Table) refresh(pod *v1.Pod) {
 }
 
 func (t *Table) upsert(pod *v1.Pod) {
+	if h := t.holds[pod.UID]; h != nil && pod.Spec.NodeName != "" && h.GroupLeaveReply_Was == pb.GroupLeaveReply_RELEASED {
+		delete(t.holds, pod.UID) // the binding is in the API: nothing is pending any more
+	}
 	src, key := t.sources.of(pod)
 	m := t.members[pod.UID]
+	deadline := time.Time{} // a held member that changes its group takes it along
 	if m != nil && m.group.key != key {
+		deadline = m.group.deadline
 		t.remove(pod.UID)
 		m = nil
 	}
@@ -137,69 +155,85 @@ func (t *Table) upsert(pod *v1.Pod) {
 	if m == nil {
 		g := t.groups[key]
 		if g == nil {
-			g = &group{key: key, source: src, members: map[types.UID]*member{}, roles: map[string]*counts{}, waiting: map[types.UID]*member{}}
+			g = &group{key: key, source: src, members: map[types.UID]*member{}, held: map[types.UID]*member{}, roles: map[string]*counts{}}
 			t.groups[key] = g
 		}
-		m = &member{pod: pod, group: g, role: src.role(pod), state: stateOf(pod, undecided)}
+		m = &member{pod: pod, group: g, role: src.role(pod), state: stateOf(pod, t.was(pod.UID))}
 		g.members[pod.UID], t.members[pod.UID] = m, m
 		g.count(m.role, m.state, 1)
-		if g.oldest != nil && m.live() && byAge(m, g.oldest) < 0 {
-			g.oldest = m
+		t.setHeld(m)
+		if g.held[pod.UID] != nil && !deadline.IsZero() && (g.deadline.IsZero() || deadline.Before(g.deadline)) {
+			t.setDeadline(g, deadline)
 		}
-		t.placed(m)
-		return
+	} else {
+		if role := src.role(pod); role != m.role {
+			m.group.count(m.role, m.state, -1)
+			m.role = role
+			m.group.count(m.role, m.state, 1)
+		}
+		m.pod, m.shape = pod, nil
+		t.update(m)
 	}
-	if role := src.role(pod); role != m.role {
-		m.group.count(m.role, m.state, -1)
-		m.role = role
-		m.group.count(m.role, m.state, 1)
+	if g := m.group; g.oldest != nil && m.live() && byAge(m, g.oldest) < 0 {
+		g.oldest = m
 	}
-	m.pod, m.shape = pod, nil
 	if pod.Spec.NodeName != "" {
-		m.decision = undecided // the binding is in the API; nothing is pending any more
+		m.group.released = true
 	}
-	t.setState(m)
 }
 
-// decide records what becomes of a member at Permit.
-func (t *Table) decide(m *member, d decision) {
-	m.decision = d
-	t.setState(m)
+func (t *Table) was(uid types.UID) pb.GroupLeaveReply_Was {
+	if h := t.holds[uid]; h != nil {
+		return h.GroupLeaveReply_Was
+	}
+	return pb.GroupLeaveReply_NOTHING
 }
 
-// setState moves the member to the state it is in now, and the counts with it.
-func (t *Table) setState(m *member) {
-	state := stateOf(m.pod, m.decision)
-	if state == m.state {
-		return
+// setHold records what becomes of a pod at Permit; nil ends it.
+func (t *Table) setHold(uid types.UID, h *hold) {
+	if h == nil {
+		delete(t.holds, uid)
+	} else {
+		t.holds[uid] = h
 	}
+	if m := t.members[uid]; m != nil {
+		t.update(m)
+	}
+}
+
+// update moves the member to the state it is in now, and the counts with it.
+func (t *Table) update(m *member) {
 	g := m.group
-	if m.state == pb.Member_WAITING {
-		delete(g.waiting, m.pod.UID)
-		if len(g.waiting) == 0 {
-			t.holders--
-			t.endHold(g)
-		}
-	}
-	g.count(m.role, m.state, -1)
-	m.state = state
-	g.count(m.role, m.state, 1)
-	if state == pb.Member_WAITING {
-		if len(g.waiting) == 0 {
-			t.holders++
-		}
-		g.waiting[m.pod.UID] = m
+	t.setHeld(m)
+	if state := stateOf(m.pod, t.was(m.pod.UID)); state != m.state {
+		g.count(m.role, m.state, -1)
+		m.state = state
+		g.count(m.role, m.state, 1)
 	}
 	if g.oldest == m && !m.live() {
 		g.oldest = nil
 	}
-	t.placed(m)
+	t.settle(g)
 }
 
-// placed notes that the group has a member with a node.
-func (t *Table) placed(m *member) {
-	if m.state == pb.Member_BOUND || m.state == pb.Member_RUNNING {
-		m.group.released = true
+// setHeld keeps the group's set of held members, and the number of groups that have one.
+func (t *Table) setHeld(m *member) {
+	g, uid := m.group, m.pod.UID
+	before := len(g.held) > 0
+	if t.was(uid) == pb.GroupLeaveReply_WAITING {
+		g.held[uid] = m
+	} else {
+		delete(g.held, uid)
+	}
+	t.countHolder(before, len(g.held) > 0)
+}
+
+func (t *Table) countHolder(before, after bool) {
+	switch {
+	case before && !after:
+		t.holders--
+	case after && !before:
+		t.holders++
 	}
 }
 
@@ -209,37 +243,34 @@ func (t *Table) remove(uid types.UID) {
 		return
 	}
 	g := m.group
-	if m.state == pb.Member_WAITING {
-		delete(g.waiting, uid)
-		if len(g.waiting) == 0 {
-			t.holders--
-			t.endHold(g)
-		}
-	}
+	before := len(g.held) > 0
+	delete(g.held, uid)
+	t.countHolder(before, len(g.held) > 0)
 	g.count(m.role, m.state, -1)
 	delete(g.members, uid)
 	delete(t.members, uid)
 	if g.oldest == m {
 		g.oldest = nil
 	}
+	t.settle(g)
+}
+
+// settle ends what a group without held, live or any members can't have.
+func (t *Table) settle(g *group) {
+	if len(g.held) == 0 {
+		t.setDeadline(g, time.Time{})
+	}
+	if g.live() == 0 {
+		t.calm(g)
+	}
 	if len(g.members) == 0 {
-		t.forgetPast(g)
 		delete(t.groups, g.key)
 	}
 }
 
-// endHold forgets the deadline: nobody waits.
-func (t *Table) endHold(g *group) {
-	g.deadline = time.Time{}
-	if g.deadlineTimer != nil {
-		g.deadlineTimer.Stop()
-		g.deadlineTimer = nil
-	}
-}
-
-// forgetPast ends backoff and block, as a release and the last member's end do.
-func (t *Table) forgetPast(g *group) {
-	g.backoffUntil, g.attempt, g.note = time.Time{}, 0, ""
+// calm ends backoff and block.
+func (t *Table) calm(g *group) {
+	g.backoff = nil
 	if g.backoffTimer != nil {
 		g.backoffTimer.Stop()
 		g.backoffTimer = nil
@@ -248,11 +279,32 @@ func (t *Table) forgetPast(g *group) {
 }
 
 func (t *Table) unblock(g *group) {
-	if g.blocked == nil {
+	if g.blocked != nil {
+		g.blocked = nil
+		t.heads = slices.DeleteFunc(t.heads, func(x *group) bool { return x == g })
+	}
+}
+
+// setDeadline starts the group's timer anew; the zero time stops it.
+func (t *Table) setDeadline(g *group, at time.Time) {
+	if at.Equal(g.deadline) {
 		return
 	}
-	g.blocked = nil
-	t.heads = slices.DeleteFunc(t.heads, func(x *group) bool { return x == g })
+	if g.deadlineTimer != nil {
+		g.deadlineTimer.Stop()
+		g.deadlineTimer = nil
+	}
+	g.deadline = at
+	if at.IsZero() {
+		return
+	}
+	g.deadlineTimer = t.clock.AfterFunc(at.Sub(t.clock.Now()), func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if g.deadline.Equal(at) {
+			t.rejectAll(g, fmt.Sprintf("group %s: its deadline passed with %d waiting", g.key, len(g.held)))
+		}
+	})
 }
 
 // declare takes the guest's sources. It reports whether they are new.
@@ -291,121 +343,127 @@ func (t *Table) caller(key string, uid types.UID) *member {
 	return t.members[uid]
 }
 
-func (t *Table) get(req *pb.GroupGet) *pb.GroupState {
+// inCycle ends whatever held the pod before: it is in a scheduling cycle now.
+func (t *Table) inCycle(key, uid string, beside func() bool) *member {
+	m := t.caller(key, types.UID(uid))
+	if t.holds[types.UID(uid)] != nil && !beside() {
+		t.setHold(types.UID(uid), nil)
+	}
+	return m
+}
+
+func (t *Table) get(req *pb.GroupGet, beside func() bool) *pb.GroupState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.caller(req.Key, types.UID(req.Uid))
-	now := t.clock.Now()
-	state := &pb.GroupState{Total: &pb.Counts{}, NowMs: now.UnixMilli(), OtherHolders: uint32(t.holders)}
+	t.inCycle(req.Key, req.Uid, beside)
+	state := &pb.GroupState{Total: &pb.Counts{}, NowMs: t.clock.Now().UnixMilli(), OtherHolders: t.holders}
 	if len(t.heads) > 0 {
-		h := t.heads[0]
-		state.Head = &pb.Blocked{Key: h.key, Rank: h.blocked.rank, SinceMs: unixMilli(h.blocked.since), Note: h.blocked.note}
+		state.Head = t.heads[0].blocked
+	}
+	if src, namespace, name := t.sources.parse(req.Key); req.WithObject && src != nil && src.Object != nil {
+		state.Object = t.objects.get(gvr(src.Object), namespace, name)
 	}
 	g := t.groups[req.Key]
 	if g == nil {
 		return state
 	}
 	state.Total = g.total.proto()
-	if len(g.roles) > 1 || g.roles[""] == nil {
-		state.Roles = make(map[string]*pb.Counts, len(g.roles))
-		for role, c := range g.roles {
-			state.Roles[role] = c.proto()
-		}
-	} else {
-		state.Roles = map[string]*pb.Counts{"": state.Total}
+	state.Roles = make(map[string]*pb.Counts, len(g.roles))
+	for role, c := range g.roles {
+		state.Roles[role] = c.proto()
 	}
 	if m := g.oldestMember(); m != nil {
 		state.OldestMemberMs = unixMilli(m.pod.CreationTimestamp.Time)
 		state.Facts = g.source.facts(m.pod)
 	}
-	state.BackoffUntilMs, state.Attempt, state.Note = unixMilli(g.backoffUntil), g.attempt, g.note
+	state.BackoffUntilMs, state.Attempt, state.Note = g.backoff.GetUntilMs(), g.backoff.GetAttempt(), g.backoff.GetNote()
 	state.DeadlineMs = unixMilli(g.deadline)
 	state.Released = g.released
-	if g.blocked != nil {
-		state.BlockedSinceMs = unixMilli(g.blocked.since)
-	}
-	if len(g.waiting) > 0 {
+	state.BlockedSinceMs = g.blocked.GetSinceMs()
+	if len(g.held) > 0 {
 		state.OtherHolders--
-	}
-	if req.WithObject && g.source.Object != nil {
-		_, namespace, name := splitKey(g.key)
-		state.Object = t.objects.get(gvr(g.source.Object), namespace, name)
 	}
 	return state
 }
 
-// allow lets the quorums' waiting members go, or joins the caller; see GroupAllow in the protocol.
-func (t *Table) allow(req *pb.GroupAllow, via waitingPods) (*pb.GroupAllowReply, error) {
+// allow lets the quorums' waiting members go, or joins the caller; see GroupAllow in the protocol. asked is the encoded
+// request.
+func (t *Table) allow(req *pb.GroupAllow, asked []byte, via host) (*pb.GroupAllowReply, error) {
 	if len(req.Quorums) == 0 {
-		return nil, fmt.Errorf("no quorum was named")
+		return nil, errors.New("group_allow names no quorum")
+	}
+	if req.Uid == "" {
+		return nil, errors.New("group_allow names no pod")
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	uid := types.UID(req.Uid)
+	if h := t.holds[uid]; h != nil && h.answer != nil && bytes.Equal(h.asked, asked) {
+		return h.answer, nil
+	}
 	self := t.caller(req.Quorums[0].Key, uid)
-	if self == nil || self.group.key != req.Quorums[0].Key {
-		return nil, fmt.Errorf("pod %s is not a member of %s", req.Uid, req.Quorums[0].Key)
-	}
 	reply := &pb.GroupAllowReply{}
-	if self.decision == allowed { // asked again
-		t.met(req, self, reply, nil)
-		reply.Allowed = true
-		return reply, nil
+	// By the counters first: only when they say yes is each held member looked at.
+	reply.Allowed, reply.Quorums = t.measure(req, self, nil)
+	var sound map[types.UID]*member
+	if reply.Allowed {
+		sound, reply.Lost = t.sound(req, uid)
+		if len(reply.Lost) > 0 {
+			reply.Allowed, reply.Quorums = t.measure(req, self, sound)
+		}
 	}
-	if t.met(req, self, reply, nil) {
-		// The counts say yes: now make sure of each member that would be let go.
-		sound := map[types.UID]bool{}
+	if reply.Allowed {
+		for id := range sound {
+			h := t.holds[id]
+			h.via.allow(id)
+			t.setHold(id, &hold{GroupLeaveReply_Was: pb.GroupLeaveReply_RELEASED, via: h.via})
+		}
+		reply.Released = uint32(len(sound))
+		t.setHold(uid, &hold{GroupLeaveReply_Was: pb.GroupLeaveReply_RELEASED, via: via, asked: asked, answer: reply})
 		for _, q := range req.Quorums {
 			if g := t.groups[q.Key]; g != nil {
-				for id, m := range g.waiting {
-					if why := t.unsound(m); why != "" {
-						reply.Lost = append(reply.Lost, &pb.Lost{Uid: string(id), Why: why})
-					} else {
-						sound[id] = true
-					}
-				}
+				g.released = true
+				t.calm(g)
 			}
 		}
-		slices.SortFunc(reply.Lost, func(a, b *pb.Lost) int { return cmp.Compare(a.Uid, b.Uid) })
-		if len(reply.Lost) == 0 || t.met(req, self, reply, sound) {
-			t.release(req, self, sound, reply)
-			return reply, nil
-		}
+		return reply, nil
 	}
 	if req.JoinUntilMs > 0 {
-		t.join(self, time.UnixMilli(req.JoinUntilMs), via)
+		t.setHold(uid, &hold{GroupLeaveReply_Was: pb.GroupLeaveReply_WAITING, via: via})
+		if g := t.groups[req.Quorums[0].Key]; g != nil && len(g.held) > 0 {
+			if at := fromMilli(req.JoinUntilMs); g.deadline.IsZero() || at.Before(g.deadline) {
+				t.setDeadline(g, at)
+			}
+		}
 	}
 	return reply, nil
 }
 
-// met tells whether all quorums are met and fills reply.Quorums. sound limits which waiting members count; nil: all do,
-// and the counters tell how many they are.
-func (t *Table) met(req *pb.GroupAllow, self *member, reply *pb.GroupAllowReply, sound map[types.UID]bool) bool {
-	reply.Quorums = reply.Quorums[:0]
+// measure tells whether all quorums are met, and by how many. sound are the held members that count; nil: all that wait.
+func (t *Table) measure(req *pb.GroupAllow, self *member, sound map[types.UID]*member) (bool, []*pb.QuorumState) {
 	all := true
+	var measured []*pb.QuorumState
 	for _, q := range req.Quorums {
-		have, roles := t.have(q, self, sound)
-		reply.Quorums = append(reply.Quorums, &pb.QuorumState{Have: have, Roles: roles})
+		have, roles := t.have(q, self, types.UID(req.Uid), q.Key == req.Quorums[0].Key, sound)
+		measured = append(measured, &pb.QuorumState{Have: have, Roles: roles})
 		all = all && have >= q.AtLeast
 		for role, least := range q.Roles {
 			all = all && roles[role] >= least
 		}
 	}
-	return all
+	return all, measured
 }
 
 // have counts one quorum, and the roles that it asks for.
-func (t *Table) have(q *pb.Quorum, self *member, sound map[types.UID]bool) (uint32, map[string]uint32) {
-	roles := make(map[string]uint32, len(q.Roles))
+func (t *Table) have(q *pb.Quorum, self *member, uid types.UID, own bool, sound map[types.UID]*member) (uint32, map[string]uint32) {
 	g := t.groups[q.Key]
 	if g == nil {
-		return 0, roles
+		g = &group{} // a key that no pod carries
 	}
 	have := g.total.toward(q)
+	roles := make(map[string]uint32, len(q.Roles))
 	for role := range q.Roles {
-		if c := g.roles[role]; c != nil {
-			roles[role] = c.toward(q)
-		}
+		roles[role] = g.roles[role].toward(q)
 	}
 	add := func(role string, n uint32) {
 		have += n
@@ -413,33 +471,61 @@ func (t *Table) have(q *pb.Quorum, self *member, sound map[types.UID]bool) (uint
 			roles[role] += n
 		}
 	}
-	if sound == nil {
+	if sound != nil {
+		for _, m := range sound {
+			if m.group == g {
+				add(m.role, 1)
+			}
+		}
+	} else {
 		have += g.total[pb.Member_WAITING]
 		for role := range q.Roles {
 			if c := g.roles[role]; c != nil {
 				roles[role] += c[pb.Member_WAITING]
 			}
 		}
-	} else {
-		for id, m := range g.waiting {
-			if sound[id] && m != self {
-				add(m.role, 1)
-			}
+	}
+	if !own {
+		return have, roles
+	}
+	role, counted := "", false
+	if self != nil && self.group == g {
+		role = self.role
+		switch self.state {
+		case pb.Member_BOUND, pb.Member_RUNNING:
+			counted = !q.OnlyWaiting
+		case pb.Member_WAITING:
+			counted = sound == nil
 		}
 	}
-	if self.group == g {
-		counted := self.state == pb.Member_WAITING && sound == nil
-		if self.state == pb.Member_BOUND || self.state == pb.Member_RUNNING {
-			counted = !q.OnlyWaiting
-		}
-		if !counted {
-			add(self.role, 1)
-		}
+	if !counted {
+		add(role, 1)
 	}
 	return have, roles
 }
 
-// unsound tells why a member that waits can't be let go any more, or "".
+// sound are the held members of the quorums that can be let go, the caller apart, and lost are the others.
+func (t *Table) sound(req *pb.GroupAllow, caller types.UID) (sound map[types.UID]*member, lost []*pb.Lost) {
+	sound = map[types.UID]*member{}
+	seen := map[string]bool{}
+	for _, q := range req.Quorums {
+		g := t.groups[q.Key]
+		if g == nil || seen[q.Key] {
+			continue
+		}
+		seen[q.Key] = true
+		for _, m := range sortedByAge(g.held, func(m *member) bool { return m.pod.UID != caller }) {
+			if why := t.unsound(m); why != "" {
+				lost = append(lost, &pb.Lost{Uid: string(m.pod.UID), Why: why})
+			} else {
+				sound[m.pod.UID] = m
+			}
+		}
+	}
+	return sound, lost
+}
+
+// unsound tells why a held member can't be let go any more, or "".
 func (t *Table) unsound(m *member) string {
 	pod := t.live.get(m.pod.Namespace, m.pod.Name)
 	switch {
@@ -449,148 +535,87 @@ func (t *Table) unsound(m *member) string {
 		return "terminating"
 	case pod.Spec.NodeName != "":
 		return "bound by somebody else"
-	case m.via == nil || !m.via.waits(m.pod.UID):
+	case !t.holds[m.pod.UID].via.waits(m.pod.UID):
 		return "no longer held"
 	}
 	return ""
 }
 
-func (t *Table) release(req *pb.GroupAllow, self *member, sound map[types.UID]bool, reply *pb.GroupAllowReply) {
-	reply.Allowed = true
-	for _, q := range req.Quorums {
-		g := t.groups[q.Key]
-		if g == nil {
-			continue
-		}
-		for id, m := range g.waiting {
-			if sound[id] && m != self && m.via.allow(id) {
-				t.decide(m, allowed)
-				reply.Released++
-			}
-		}
-		t.forgetPast(g)
-	}
-	t.decide(self, allowed)
-}
-
-func (t *Table) join(m *member, until time.Time, via waitingPods) {
-	m.via = via
-	t.decide(m, joined)
-	g := m.group
-	if m.state != pb.Member_WAITING || (!g.deadline.IsZero() && !until.Before(g.deadline)) {
-		return
-	}
-	t.endHold(g)
-	g.deadline = until
-	started := t.clock.Now()
-	g.deadlineTimer = t.clock.AfterFunc(until.Sub(started), func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if g.deadline.Equal(until) {
-			waited := until.Sub(started).Round(time.Millisecond)
-			t.rejectAll(g, fmt.Sprintf("group %s was not complete at its deadline, after %v", g.key, waited))
-		}
-	})
-}
-
 func (t *Table) leave(req *pb.GroupLeave) *pb.GroupLeaveReply {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	reply := &pb.GroupLeaveReply{}
-	m := t.members[types.UID(req.Uid)]
-	if m == nil || m.group.key != req.Key {
-		// Deleted meanwhile: what it was is gone with it, what is left of the group is not.
-		if g := t.groups[req.Key]; g != nil {
-			reply.StillWaiting = uint32(len(g.waiting))
-			if reply.StillWaiting > 0 {
-				reply.Was = pb.GroupLeaveReply_WAITING
-			}
-		}
-		return reply
+	reply := &pb.GroupLeaveReply{Was: t.was(types.UID(req.Uid))}
+	t.setHold(types.UID(req.Uid), nil)
+	if g := t.groups[req.Key]; g != nil {
+		reply.StillWaiting = g.total[pb.Member_WAITING]
 	}
-	switch m.decision {
-	case joined:
-		reply.Was = pb.GroupLeaveReply_WAITING
-	case allowed:
-		reply.Was = pb.GroupLeaveReply_RELEASED
-	case rejected:
-		reply.Was = pb.GroupLeaveReply_REJECTED
-	}
-	t.decide(m, undecided)
-	reply.StillWaiting = uint32(len(m.group.waiting))
 	return reply
 }
 
 func (t *Table) reject(req *pb.GroupReject) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g := t.groups[req.Key]
-	if g == nil {
-		return 0
+	if g := t.groups[req.Key]; g != nil {
+		return t.rejectAll(g, req.Reason)
 	}
-	return t.rejectAll(g, req.Reason)
+	return 0
 }
 
-func (t *Table) rejectAll(g *group, reason string) (n uint32) {
-	for id, m := range g.waiting {
-		if m.via.reject(id, reason) {
-			n++
-		}
-		t.decide(m, rejected)
+func (t *Table) rejectAll(g *group, reason string) uint32 {
+	held := sortedByAge(g.held, func(*member) bool { return true })
+	for _, m := range held {
+		via := t.holds[m.pod.UID].via
+		via.reject(m.pod.UID, reason)
+		t.setHold(m.pod.UID, &hold{GroupLeaveReply_Was: pb.GroupLeaveReply_REJECTED, via: via})
 	}
-	return n
+	return uint32(len(held))
 }
 
 func (t *Table) activate(req *pb.GroupActivate) uint32 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	g := t.groups[req.Key]
-	if g == nil {
-		return 0
+	if g := t.groups[req.Key]; g != nil {
+		return t.activateAll(g, types.UID(req.ExceptUid))
 	}
-	return t.activateAll(g, types.UID(req.ExceptUid))
+	return 0
 }
 
 func (t *Table) activateAll(g *group, except types.UID) uint32 {
-	pods := map[string]*v1.Pod{}
-	for id, m := range g.members {
-		if m.state == pb.Member_UNSCHEDULED && id != except {
-			pods[m.pod.Namespace+"/"+m.pod.Name] = m.pod
-		}
+	var pods []*v1.Pod
+	for _, m := range sortedByAge(g.members, func(m *member) bool {
+		return m.state == pb.Member_UNSCHEDULED && m.pod.UID != except
+	}) {
+		pods = append(pods, m.pod)
 	}
-	if len(pods) > 0 && t.any != nil {
-		t.any.activate(pods)
+	if len(pods) > 0 && t.queue != nil {
+		t.queue.activate(pods)
 	}
 	return uint32(len(pods))
 }
 
-func (t *Table) backoff(req *pb.GroupBackoff) {
+func (t *Table) setBackoff(req *pb.GroupBackoff) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g := t.groups[req.Key]
-	if g == nil {
+	if g == nil || g.live() == 0 {
 		return
 	}
-	g.attempt, g.note = req.Attempt, req.Note
-	until := time.Time{}
-	if req.UntilMs > 0 {
-		until = time.UnixMilli(req.UntilMs)
-	}
-	if until.Equal(g.backoffUntil) {
+	same := g.backoff.GetUntilMs() == req.UntilMs
+	g.backoff = req
+	if same {
 		return
 	}
-	g.backoffUntil = until
 	if g.backoffTimer != nil {
 		g.backoffTimer.Stop()
 		g.backoffTimer = nil
 	}
-	if until.IsZero() {
+	if req.UntilMs <= 0 {
 		return
 	}
-	g.backoffTimer = t.clock.AfterFunc(until.Sub(t.clock.Now()), func() {
+	g.backoffTimer = t.clock.AfterFunc(time.UnixMilli(req.UntilMs).Sub(t.clock.Now()), func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if g.backoffUntil.Equal(until) {
+		if g.backoff.GetUntilMs() == req.UntilMs {
 			t.activateAll(g, "")
 		}
 	})
@@ -600,22 +625,41 @@ func (t *Table) block(req *pb.GroupBlock) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g := t.groups[req.Key]
-	if g == nil {
+	if g == nil || g.live() == 0 {
 		return
 	}
-	since := t.clock.Now()
+	since := t.clock.Now().UnixMilli()
 	if g.blocked != nil {
-		since = g.blocked.since
+		since = g.blocked.SinceMs
 		t.unblock(g)
 	}
 	if req.Clear {
 		return
 	}
-	g.blocked = &blocked{rank: req.Rank, since: since, note: req.Note}
+	g.blocked = &pb.Blocked{Key: req.Key, Rank: req.Rank, SinceMs: since, Note: req.Note}
 	at, _ := slices.BinarySearchFunc(t.heads, g, func(a, b *group) int {
-		return cmp.Or(-cmp.Compare(a.blocked.rank, b.blocked.rank), a.blocked.since.Compare(b.blocked.since), cmp.Compare(a.key, b.key))
+		return cmp.Or(-cmp.Compare(a.blocked.Rank, b.blocked.Rank), cmp.Compare(a.blocked.SinceMs, b.blocked.SinceMs), cmp.Compare(a.key, b.key))
 	})
 	t.heads = slices.Insert(t.heads, at, g)
+}
+
+// evict tells which of the pods are rejected or gone already, rejects those that are held, and leaves the others to
+// the caller, who asks the API server without the lock.
+func (t *Table) evict(uids []string, reason string) (running []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, uid := range uids {
+		switch id := types.UID(uid); t.was(id) {
+		case pb.GroupLeaveReply_WAITING:
+			via := t.holds[id].via
+			via.reject(id, reason)
+			t.setHold(id, &hold{GroupLeaveReply_Was: pb.GroupLeaveReply_REJECTED, via: via})
+		case pb.GroupLeaveReply_REJECTED:
+		default:
+			running = append(running, uid)
+		}
+	}
+	return running
 }
 
 // listMembers pages through the members by age. Pages are cut at 500 unless the guest wants fewer.
@@ -626,7 +670,7 @@ func (t *Table) listMembers(req *pb.GroupMembers) *pb.GroupMembersReply {
 	if g == nil {
 		return &pb.GroupMembersReply{}
 	}
-	all := g.byAge()
+	all := sortedByAge(g.members, func(*member) bool { return true })
 	reply := &pb.GroupMembersReply{Total: uint32(len(all))}
 	for _, m := range page(all, req.Offset, req.Limit) {
 		reply.Members = append(reply.Members, &pb.Member{
@@ -670,12 +714,6 @@ func (t *Table) objectChanged(r *pb.Resource, namespace, name string) {
 	}
 }
 
-func (t *Table) sourcesNow() *sources {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.sources
-}
-
 // podByUID is the pod that the scheduler sees under this uid, or nil.
 func (t *Table) podByUID(uid types.UID) *v1.Pod {
 	t.mu.Lock()
@@ -699,8 +737,16 @@ func priorityOf(pod *v1.Pod) int32 {
 }
 
 // reach gives the table a way to the scheduling queue; any profile's does.
-func (t *Table) reach(via waitingPods) {
+func (t *Table) reach(queue host) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.any = via
+	t.queue = queue
+}
+
+// groupOf is the key of the pod's group, or "", and whether the pod is held.
+func (t *Table) groupOf(pod *v1.Pod) (key string, held bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, key = t.sources.of(pod)
+	return key, t.was(pod.UID) == pb.GroupLeaveReply_WAITING
 }

@@ -1,6 +1,6 @@
-use kube_scheduler_abi::{Export, ExportSet};
-use proc_macro2::{Ident, TokenStream};
-use quote::{format_ident, quote};
+use kube_scheduler_abi::{Export, ExportSet, ValueType};
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
 use syn::{Error, Token, Type};
@@ -55,7 +55,7 @@ pub(crate) fn expand(input: TokenStream) -> syn::Result<TokenStream> {
     exports.check().map_err(|e| Error::new_spanned(&input.plugin, e))?;
 
     let plugin = &input.plugin;
-    let functions = exports.iter().map(|export| function(export, named, plugin));
+    let functions = exports.iter().map(|export| function(export, &input));
     Ok(quote! {
         #[automatically_derived]
         const _: () = {
@@ -140,35 +140,177 @@ fn complete(named: ExportSet) -> ExportSet {
 }
 
 /// One export: the author's trait, or the harmless answer.
-fn function(export: Export, named: ExportSet, plugin: &Type) -> TokenStream {
+fn function(export: Export, input: &Input) -> TokenStream {
     let name = export.name();
     let ident = format_ident!("{name}");
-    let author = quote! { PLUGIN.with(sdk::#ident::<#plugin>) };
+    let point = |name: &str| input.points.iter().find(|i| *i == name);
+    let author = POINTS.iter().find(|p| p.exports.contains(&export)).and_then(|p| point(p.name));
     let skip = quote! { sdk::Code::Skip };
-    let (result, body) = match (export, named.has(export)) {
-        (Export::Enqueue | Export::Unreserve | Export::PostBind, true) => (quote! {}, author),
-        (Export::Score | Export::PostFilter | Export::Permit, true) => (quote! { -> u64 }, author),
-        (_, true) => (quote! { -> i32 }, author),
-        (Export::PreFilter, false) => {
-            let otherwise = if named.has(Export::Filter) {
+    let body = match (author, export) {
+        (Some(point), _) => {
+            // A trait that lacks is told at the point's name.
+            let span = Span::call_site().located_at(point.span());
+            quote_spanned! {span=> PLUGIN.with(|plugin| sdk::#ident(plugin)) }
+        }
+        (None, Export::PreFilter) => {
+            let otherwise = if point("Filter").is_some() {
                 quote! { sdk::Code::Success }
             } else {
                 skip
             };
-            (quote! { -> i32 }, quote! { PLUGIN.with(|plugin| sdk::prefilter_default(plugin, #otherwise)) })
+            quote! { PLUGIN.with(|plugin| sdk::prefilter_default(plugin, #otherwise)) }
         }
-        (Export::PostFilter, false) => (quote! { -> u64 }, quote! { sdk::postfilter_default() }),
-        (Export::PreScore | Export::Bind, false) => (quote! { -> i32 }, quote! { #skip as i32 }),
-        (Export::Unreserve | Export::PostBind, false) => (quote! {}, quote! {}),
+        (None, Export::PostFilter) => quote! { sdk::postfilter_default() },
+        (None, Export::PreScore | Export::Bind) => quote! { #skip as i32 },
+        (None, Export::Unreserve | Export::PostBind) => quote! {},
         // Success, a score of 0, no wait: all are 0.
-        (Export::Score | Export::Permit, false) => (quote! { -> u64 }, quote! { 0 }),
-        (_, false) => (quote! { -> i32 }, quote! { 0 }),
+        (None, _) => quote! { 0 },
+    };
+    let result = match export.result() {
+        None => quote! {},
+        Some(ValueType::I32) => quote! { -> i32 },
+        Some(ValueType::I64) => quote! { -> u64 },
     };
     quote! {
         #[cfg_attr(target_family = "wasm", unsafe(export_name = #name))]
         #[cfg_attr(not(target_family = "wasm"), expect(dead_code, reason = "called by the host"))]
         extern "C" fn #ident() #result {
             #body
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(points: &[&str]) -> TokenStream {
+        let points = points.iter().map(|p| format_ident!("{p}"));
+        quote! { Gang: #(#points),* }
+    }
+
+    /// The exports of an expansion, by what follows `export_name =`.
+    fn exported(points: &[&str]) -> Vec<String> {
+        let code = expand(input(points)).expect("expands").to_string();
+        code.split("export_name = \"")
+            .skip(1)
+            .filter_map(|rest| rest.split_once('"'))
+            .map(|(name, _)| name.into())
+            .collect()
+    }
+
+    #[test]
+    fn the_expansion() {
+        let expected = quote! {
+            #[automatically_derived]
+            const _: () = {
+                use ::kube_scheduler_sdk::__private as sdk;
+
+                ::std::thread_local! {
+                    static PLUGIN: sdk::Slot<Gang> = const { sdk::Slot::new() };
+                }
+
+                #[cfg_attr(target_family = "wasm", unsafe(export_name = "prefilter"))]
+                #[cfg_attr(not(target_family = "wasm"), expect(dead_code, reason = "called by the host"))]
+                extern "C" fn prefilter() -> i32 {
+                    PLUGIN.with(|plugin| sdk::prefilter_default(plugin, sdk::Code::Skip))
+                }
+
+                #[cfg_attr(target_family = "wasm", unsafe(export_name = "score"))]
+                #[cfg_attr(not(target_family = "wasm"), expect(dead_code, reason = "called by the host"))]
+                extern "C" fn score() -> u64 {
+                    PLUGIN.with(|plugin| sdk::score(plugin))
+                }
+            };
+        };
+        assert_eq!(expand(quote! { Gang: Score }).expect("expands").to_string(), expected.to_string());
+    }
+
+    #[test]
+    fn what_is_exported_beside_what_is_named() {
+        let cases: [(&[&str], &[&str]); 7] = [
+            (&["Enqueue"], &["enqueue", "prefilter"]),
+            (&["Filter"], &["prefilter", "filter", "postfilter"]),
+            (&["PostFilter"], &["prefilter", "filter", "postfilter"]),
+            (&["Reserve"], &["prefilter", "reserve", "unreserve"]),
+            (&["Permit"], &["prefilter", "reserve", "unreserve", "permit", "bind", "postbind"]),
+            (&["PreBind"], &["prefilter", "reserve", "unreserve", "permit", "prebind", "bind", "postbind"]),
+            (
+                &["Filter", "Permit"],
+                &[
+                    "prefilter",
+                    "filter",
+                    "postfilter",
+                    "prescore",
+                    "score",
+                    "reserve",
+                    "unreserve",
+                    "permit",
+                    "bind",
+                    "postbind",
+                ],
+            ),
+        ];
+        for (points, expected) in cases {
+            assert_eq!(exported(points), expected, "{points:?}");
+        }
+    }
+
+    #[test]
+    fn whatever_can_be_named_is_safe_to_run() {
+        let mut accepted = 0;
+        for bits in 1..1_u32 << POINTS.len() {
+            let points: Vec<&str> =
+                POINTS.iter().enumerate().filter(|(i, _)| bits & (1 << i) != 0).map(|(_, p)| p.name).collect();
+            let lacks = NEEDS.iter().any(|(point, needs)| points.contains(point) && !points.contains(needs));
+            match expand(input(&points)) {
+                Ok(_) => {
+                    assert!(!lacks, "{points:?}");
+                    let exports: Vec<_> = exported(&points).iter().filter_map(|name| Export::from_name(name)).collect();
+                    assert_eq!(ExportSet::of(&exports).check(), Ok(()), "{points:?}");
+                    accepted += 1;
+                }
+                Err(e) => assert!(lacks, "{points:?}: {e}"),
+            }
+        }
+        // Three of four for each of the two needs.
+        assert_eq!(accepted, (1 << POINTS.len()) * 9 / 16 - 1);
+    }
+
+    #[test]
+    fn the_result_is_the_host_s() {
+        for &export in Export::ALL {
+            if export == Export::NormalizeScore {
+                continue;
+            }
+            let code = expand(input(&[
+                "Enqueue",
+                "PreFilter",
+                "PreFilterExtensions",
+                "Filter",
+                "PostFilter",
+                "PreScore",
+                "Score",
+                "Reserve",
+                "Permit",
+                "PreBind",
+                "Bind",
+                "PostBind",
+            ]));
+            let code = code.expect("expands").to_string();
+            let signature = code
+                .split_once(&format!("fn {} ()", export.name()))
+                .expect("exported")
+                .1
+                .split_once('{')
+                .expect("a body")
+                .0;
+            let expected = match export.result() {
+                None => "",
+                Some(ValueType::I32) => "-> i32",
+                Some(ValueType::I64) => "-> u64",
+            };
+            assert_eq!(signature.trim(), expected, "{}", export.name());
         }
     }
 }

@@ -21,8 +21,26 @@ impl Config {
             .map_err(|e| Status::error(format!("guestConfig is not UTF-8 at byte {}", e.valid_up_to())))
     }
 
-    /// Reads the text as JSON; an empty text is the default. Put `#[serde(deny_unknown_fields)]` on the type: then a
-    /// misspelt field is refused by name instead of ignored.
+    /// Reads the text as JSON; an empty text is the default.
+    ///
+    /// ```
+    /// use kube_scheduler_sdk::prelude::*;
+    ///
+    /// #[derive(Default, serde::Deserialize)]
+    /// #[serde(deny_unknown_fields, default)]
+    /// struct Settings {
+    ///     zones: Vec<String>,
+    /// }
+    ///
+    /// # struct MyPlugin(Settings);
+    /// impl Plugin for MyPlugin {
+    ///     fn new(config: &Config) -> Result<Self, Status> {
+    ///         Ok(Self(config.parse()?))
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// With `#[serde(deny_unknown_fields)]` a misspelt field is refused by name; without it, it is ignored.
     ///
     /// # Errors
     /// What is wrong, by field, line and column.

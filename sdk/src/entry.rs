@@ -14,12 +14,14 @@ use crate::*;
 #[derive(Debug)]
 pub struct Slot<P>(OnceCell<Result<P, Status>>);
 
-impl<P: Plugin> Slot<P> {
+impl<P> Slot<P> {
     #[expect(clippy::new_without_default, reason = "only the macro makes one, in a const")]
     pub const fn new() -> Self {
         Self(OnceCell::new())
     }
+}
 
+impl<P: Plugin> Slot<P> {
     fn get(&self) -> Result<&P, Status> {
         hook_panics();
         let made = self.0.get_or_init(|| {

@@ -343,3 +343,33 @@ fn valid_metric(name: &str, labels: &BTreeMap<String, String>) -> bool {
     };
     word(name, true) && labels.keys().all(|l| word(l, false) && !l.starts_with("__"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_add_up_and_bad_ones_are_dropped() {
+        let mut bridge =
+            Bridge::new(Identity { plugin: "p".into(), profile: "d".into(), kubernetes: "v1.32.5".into() });
+        let labels = |name: &str| BTreeMap::from([(name.to_owned(), "x".to_owned())]);
+        for (name, label, value) in [
+            ("a_total", "l", 1.0),
+            ("a_total", "l", 2.5),
+            ("a_total", "l", -1.0),
+            ("a_total", "l", f64::NAN),
+            ("a_total", "__l", 1.0),
+            ("a_total", "l-l", 1.0),
+            ("1a_total", "l", 1.0),
+            ("", "l", 1.0),
+        ] {
+            bridge.count(v1::MetricAdd { name: name.into(), labels: labels(label), value, ..Default::default() });
+        }
+        for (name, value) in [("b_seconds", 2.0), ("b_seconds", 1.0), ("b_seconds", f64::INFINITY), ("a_total", 9.0)] {
+            bridge.observe(v1::MetricObserve { name: name.into(), labels: labels("l"), value, ..Default::default() });
+        }
+        let series: Vec<_> =
+            bridge.metrics().iter().map(|((name, _), metric)| (name.as_str(), metric.clone())).collect();
+        assert_eq!(series, [("a_total", Metric::Counter(3.5)), ("b_seconds", Metric::Histogram(vec![2.0, 1.0]))]);
+    }
+}

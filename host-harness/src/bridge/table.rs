@@ -274,41 +274,32 @@ impl Table {
 
     /// Whether a quorum is met, and by how many.
     fn measure(&self, quorum: &v1::Quorum, ready: &[&str], caller: &str, own: bool) -> (bool, v1::QuorumState) {
-        let role = |uid: &str| {
-            let place = self.pods.get(uid).and_then(|e| e.place.as_ref());
-            place.map_or("", |p| p.role.as_str())
+        let place = |uid: &str| self.pods.get(uid).and_then(|e| e.place.as_ref());
+        let counted = |state: State| match state {
+            State::Bound | State::Running => !quorum.only_waiting,
+            State::Succeeded => quorum.count_succeeded,
+            _ => false,
+        };
+        let there = |counts: &v1::Counts| {
+            let states =
+                [(State::Bound, counts.bound), (State::Running, counts.running), (State::Succeeded, counts.succeeded)];
+            states.into_iter().filter(|(state, _)| counted(*state)).map(|(_, n)| n).sum()
         };
         let group = self.groups.get(&quorum.key);
-        let mut there = |counts: &v1::Counts| {
-            let mut n = 0;
-            if !quorum.only_waiting {
-                n += counts.bound + counts.running;
-            }
-            if quorum.count_succeeded {
-                n += counts.succeeded;
-            }
-            n
-        };
         let mut have = group.map_or(0, |g| there(&g.total));
-        let mut roles: BTreeMap<String, u32> = quorum
-            .roles
-            .keys()
-            .map(|name| (name.clone(), group.and_then(|g| g.roles.get(name)).map_or(0, &mut there)))
-            .collect();
-        let mut add = |uid: &str| {
-            have += 1;
-            if let Some(n) = roles.get_mut(role(uid)) {
-                *n += 1;
+        let of_role = |name: &String| group.and_then(|g| g.roles.get(name)).map_or(0, there);
+        let mut roles: BTreeMap<String, u32> = quorum.roles.keys().map(|name| (name.clone(), of_role(name))).collect();
+        // The caller counts in its own quorum, once, also when it repeats a call that let it pass.
+        let repeats = place(caller).is_some_and(|p| p.key == quorum.key && counted(p.state));
+        let mut add = |uid: &str, n: i32| {
+            have = have.saturating_add_signed(n);
+            let role = place(uid).map_or("", |p| p.role.as_str());
+            if let Some(count) = roles.get_mut(role) {
+                *count = count.saturating_add_signed(n);
             }
         };
-        ready.iter().for_each(|uid| add(uid));
-        // The caller counts as let go already when it repeats a call that let it pass.
-        let counted = self.pods.get(caller).and_then(|e| e.place.as_ref()).is_some_and(|p| {
-            p.key == quorum.key && !quorum.only_waiting && matches!(p.state, State::Bound | State::Running)
-        });
-        if own && !counted {
-            add(caller);
-        }
+        ready.iter().for_each(|uid| add(uid, 1));
+        add(caller, i32::from(own) - i32::from(repeats));
         let met = have >= quorum.at_least
             && quorum.roles.iter().all(|(name, least)| roles.get(name).is_some_and(|n| n >= least));
         (met, v1::QuorumState { have, roles })
@@ -545,7 +536,8 @@ impl Table {
                 created_ms: entry.pod.created_ms,
                 held: hold == Some(Hold::Waiting),
             });
-        let bound = place.as_ref().filter(|_| !entry.pod.node.is_empty()).map(|p| p.key.clone());
+        let placed = |p: &&Place| !entry.pod.node.is_empty() || matches!(p.state, State::Bound | State::Running);
+        let bound = place.as_ref().filter(placed).map(|p| p.key.clone());
         self.place(uid, place);
         if let Some(group) = bound.and_then(|key| self.groups.get_mut(&key)) {
             group.released = true;
@@ -667,4 +659,248 @@ fn membership(sources: &[v1::GroupSource], pod: &Pod) -> Option<(usize, String, 
 
 fn blocked_place(block: &v1::Blocked) -> (Reverse<i64>, i64, String) {
     (Reverse(block.rank), block.since_ms, block.key.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::bridge::{Demand, Victim};
+
+    const KEYS: [&str; 3] = ["p/d/a", "p/d/b", "p/d/c"];
+    const UIDS: [&str; 6] = ["u0", "u1", "u2", "u3", "u4", "u5"];
+
+    /// A cluster where some holds are decided already.
+    struct Fake {
+        now_ms: i64,
+        decided: usize,
+    }
+
+    impl Cluster for Fake {
+        fn now_ms(&self) -> i64 {
+            self.now_ms
+        }
+
+        fn can_allow(&self, uid: &str) -> Result<(), String> {
+            if UIDS[self.decided] == uid { Err("decided".into()) } else { Ok(()) }
+        }
+
+        fn allow(&mut self, _: &str) {}
+
+        fn reject(&mut self, _: &str, _: &str) {}
+
+        fn activate(&mut self, _: &[String]) {}
+
+        fn evict(&mut self, _: &str, _: &str, _: &str) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn demand(&self, _: &str) -> Option<Demand> {
+            None
+        }
+
+        fn object(&self, _: &v1::Resource, _: &str, _: &str) -> v1::Object {
+            v1::Object::default()
+        }
+
+        fn record_event(&mut self, _: &v1::EventRecord) {}
+
+        fn snapshot(&self) -> (u64, u32) {
+            (0, 0)
+        }
+
+        fn node_name(&self, _: u32) -> &str {
+            ""
+        }
+
+        fn node_label(&self, _: u32, _: &str) -> Option<&str> {
+            None
+        }
+
+        fn node_admits(&self, _: u32, _: &str) -> bool {
+            false
+        }
+
+        fn node_free(&self, _: u32, _: &[String], _: Option<i32>) -> Vec<i64> {
+            Vec::new()
+        }
+
+        fn node_victims(&self, _: u32, _: &[String], _: i32) -> Vec<Victim> {
+            Vec::new()
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Pod(Pod),
+        Gone(usize),
+        Allow { uid: usize, key: usize, other: usize, at_least: u32, join_ms: i64, decided: usize },
+        Leave(usize),
+        Reject(usize),
+        Evict(usize),
+        InCycle(usize),
+        Backoff(usize, i64),
+        Block(usize, bool, i64),
+        Wait(i64),
+    }
+
+    fn pod() -> impl Strategy<Value = Pod> {
+        let flags = (prop::bool::weighted(0.2), prop::bool::weighted(0.2), prop::bool::weighted(0.3));
+        (0..UIDS.len(), 0..=KEYS.len(), 0..3_usize, 0..4_i64, 0..8_usize, flags).prop_map(
+            |(uid, key, role, created_ms, phase, (terminating, gated, bound))| {
+                let mut labels = BTreeMap::from([("role".to_owned(), format!("r{role}"))]);
+                if let Some(key) = KEYS.get(key) {
+                    labels.insert("group".into(), key.rsplit('/').next().unwrap_or_default().into());
+                }
+                let phases = [Phase::Running, Phase::Succeeded, Phase::Failed];
+                Pod {
+                    uid: UIDS[uid].into(),
+                    namespace: "d".into(),
+                    labels,
+                    created_ms,
+                    terminating,
+                    gated,
+                    node: if bound { "n".into() } else { String::new() },
+                    phase: phases.get(phase).copied().unwrap_or_default(),
+                    ..Pod::default()
+                }
+            },
+        )
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let (uid, key) = (0..UIDS.len(), 0..KEYS.len());
+        prop_oneof![
+            5 => pod().prop_map(Step::Pod),
+            1 => uid.clone().prop_map(Step::Gone),
+            6 => (uid.clone(), key.clone(), key.clone(), 1..5_u32, 0..40_i64, uid.clone()).prop_map(
+                |(uid, key, other, at_least, join_ms, decided)| Step::Allow { uid, key, other, at_least, join_ms, decided }
+            ),
+            2 => uid.clone().prop_map(Step::Leave),
+            1 => key.clone().prop_map(Step::Reject),
+            1 => uid.clone().prop_map(Step::Evict),
+            1 => uid.prop_map(Step::InCycle),
+            1 => (key.clone(), 0..40_i64).prop_map(|(key, ms)| Step::Backoff(key, ms)),
+            1 => (key, prop::bool::weighted(0.2), 0..3_i64).prop_map(|(key, clear, rank)| Step::Block(key, clear, rank)),
+            1 => (0..20_i64).prop_map(Step::Wait),
+        ]
+    }
+
+    fn play(table: &mut Table, cluster: &mut Fake, step: &Step) {
+        let name = |uid: &usize| UIDS[*uid].to_owned();
+        match step {
+            Step::Pod(pod) => table.pod_changed(pod),
+            Step::Gone(uid) => table.pod_deleted(UIDS[*uid]),
+            Step::Allow { uid, key, other, at_least, join_ms, decided } => {
+                cluster.decided = *decided;
+                let quorum =
+                    |key: usize, at_least| v1::Quorum { key: KEYS[key].into(), at_least, ..Default::default() };
+                let call = v1::GroupAllow {
+                    quorums: vec![quorum(*key, *at_least), quorum(*other, 1)],
+                    uid: name(uid),
+                    join_until_ms: if *join_ms == 0 { 0 } else { cluster.now_ms + join_ms },
+                };
+                let bytes = prost::Message::encode_to_vec(&call);
+                let first = table.allow(&call, &bytes, cluster).expect("a whole request");
+                let before = picture(table);
+                let again = table.allow(&call, &bytes, cluster).expect("a whole request");
+                assert_eq!(first, again, "a repeat answers the same");
+                assert_eq!(before, picture(table), "a repeat changes nothing");
+            }
+            Step::Leave(uid) => {
+                table.leave(&v1::GroupLeave { key: KEYS[0].into(), uid: name(uid) });
+            }
+            Step::Reject(key) => {
+                table.reject(KEYS[*key], "", cluster);
+            }
+            Step::Evict(uid) => {
+                table.evict(&v1::PodsEvict { uids: vec![name(uid)], ..Default::default() }, cluster);
+            }
+            Step::InCycle(uid) => table.in_cycle(UIDS[*uid]),
+            Step::Backoff(key, ms) => {
+                let until_ms = if *ms == 0 { 0 } else { cluster.now_ms + ms };
+                table.back_off(v1::GroupBackoff { key: KEYS[*key].into(), until_ms, ..Default::default() });
+            }
+            Step::Block(key, clear, rank) => {
+                let call = v1::GroupBlock { key: KEYS[*key].into(), clear: *clear, rank: *rank, note: Vec::new() };
+                table.block(call, cluster.now_ms);
+            }
+            Step::Wait(ms) => {
+                cluster.now_ms += ms;
+                table.fire(cluster);
+                assert!(table.next_timer().is_none_or(|at| at > cluster.now_ms), "what is due was done");
+            }
+        }
+    }
+
+    /// All that a repeat must leave as it is.
+    fn picture(table: &Table) -> String {
+        let Table { pods, holds, groups, timers, blocked, .. } = table;
+        let pods: BTreeMap<_, _> = pods.iter().map(|(uid, entry)| (uid, &entry.place)).collect();
+        let (holds, groups): (BTreeMap<_, _>, BTreeMap<_, _>) = (holds.iter().collect(), groups.iter().collect());
+        format!("{pods:?} {holds:?} {groups:?} {timers:?} {blocked:?}")
+    }
+
+    /// Compares what the table keeps with what its pods and holds say.
+    fn check(table: &Table) {
+        let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+        let sources = table.sources.as_deref().expect("declared");
+        for (uid, entry) in &table.pods {
+            let hold = table.holds.get(uid).copied();
+            let Some((source, key, role)) = membership(sources, &entry.pod) else {
+                assert_eq!(entry.place, None);
+                continue;
+            };
+            let state = state(&entry.pod, hold);
+            let held = hold == Some(Hold::Waiting);
+            let place = Place { key: key.clone(), source, role, state, created_ms: entry.pod.created_ms, held };
+            groups.entry(key).or_default().update(uid, &place, true);
+        }
+        assert_eq!(table.groups.keys().collect::<BTreeSet<_>>(), groups.keys().collect::<BTreeSet<_>>());
+        let (mut timers, mut blocked, mut holders) = (BTreeSet::new(), BTreeSet::new(), 0);
+        for (key, want) in &groups {
+            let got = &table.groups[key];
+            assert_eq!((&got.total, &got.roles), (&want.total, &want.roles), "{key}");
+            assert_eq!((&got.members, &got.live, &got.held), (&want.members, &want.live, &want.held), "{key}");
+            holders += u32::from(!got.held.is_empty());
+            assert!(got.deadline_ms == 0 || !got.held.is_empty(), "{key}: a deadline, and nobody waits");
+            assert!(got.total.bound + got.total.running == 0 || got.released, "{key}: bound, not released");
+            if got.live.is_empty() {
+                assert_eq!((got.backoff.until_ms, &got.block), (0, &None), "{key}: ended");
+            }
+            if got.deadline_ms != 0 {
+                timers.insert((got.deadline_ms, Timer::Deadline, key.clone()));
+            }
+            blocked.extend(got.block.as_ref().map(blocked_place));
+            // A backoff's values stay when its timer is over.
+            let backoff = (got.backoff.until_ms, Timer::Backoff, key.clone());
+            if table.timers.contains(&backoff) {
+                timers.insert(backoff);
+            }
+        }
+        assert_eq!((&table.timers, &table.blocked, table.holders), (&timers, &blocked, holders));
+        let released = table.granted.keys().all(|uid| table.holds.get(uid) == Some(&Hold::Released));
+        assert!(released, "only a caller that was let go has its answer kept");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+        #[test]
+        fn what_is_kept_equals_a_recount(steps in prop::collection::vec(step(), 1..60)) {
+            let mut table = Table::default();
+            let source = v1::GroupSource {
+                prefix: "p".into(),
+                value_from: Some(ValueFrom::Label("group".into())),
+                role_from: Some(RoleFrom::RoleLabel("role".into())),
+                ..Default::default()
+            };
+            table.declare(vec![source]).expect("good sources");
+            let mut cluster = Fake { now_ms: 1000, decided: 0 };
+            for step in &steps {
+                play(&mut table, &mut cluster, step);
+                check(&table);
+            }
+        }
+    }
 }

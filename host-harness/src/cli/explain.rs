@@ -21,7 +21,7 @@ pub(super) struct Args {
     plugin: PluginArgs,
 
     /// Stop at this virtual time
-    #[arg(long, value_name = "TIME", default_value = "1m")]
+    #[arg(long, value_name = "TIME", default_value = "1m", allow_hyphen_values = true)]
     until: Millis,
 }
 

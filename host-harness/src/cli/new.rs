@@ -15,6 +15,13 @@ pub(super) struct Args {
     path: PathBuf,
 }
 
+/// The template's files, by their place in the new crate.
+const FILES: [(&str, &str); 3] = [
+    ("Cargo.toml", include_str!("../../../sdk/template/Cargo.toml")),
+    ("src/lib.rs", include_str!("../../../sdk/template/src/lib.rs")),
+    (".cargo/config.toml", include_str!("../../../sdk/template/cargo-config.toml")),
+];
+
 fn crate_name(text: &str) -> Result<String, String> {
     let letter = |c: char| c.is_ascii_lowercase();
     if text.starts_with(letter) && text.chars().all(|c| letter(c) || c.is_ascii_digit() || c == '-' || c == '_') {
@@ -24,7 +31,47 @@ fn crate_name(text: &str) -> Result<String, String> {
     }
 }
 
-pub(super) fn run(args: &Args, _out: &mut dyn Write) -> Result<Verdict, Fault> {
+/// `my-plugin` as a type: `MyPlugin`.
+fn type_name(name: &str) -> String {
+    let words = name.split(['-', '_']).filter(|word| !word.is_empty());
+    words.map(|word| word[..1].to_uppercase() + &word[1..]).collect()
+}
+
+pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Verdict, Fault> {
     let target = args.path.join(&args.name);
-    Err(Fault::Other(format!("{}: no template is built in yet", target.display())))
+    let fault = |e: &dyn std::fmt::Display| Fault::Other(format!("{}: {e}; nothing was made", target.display()));
+    if target.exists() {
+        return Err(fault(&"exists already"));
+    }
+    std::fs::create_dir_all(&args.path).map_err(|e| fault(&e))?;
+    // Made under another name, so that a crate of that name is whole or isn't there.
+    let made = tempfile::Builder::new().prefix(".tutti-").tempdir_in(&args.path).map_err(|e| fault(&e))?;
+    for (file, template) in FILES {
+        let text = template
+            .replace("{{name}}", &args.name)
+            .replace("{{Name}}", &type_name(&args.name))
+            .replace("{{sdk_version}}", env!("CARGO_PKG_VERSION"));
+        let path = made.path().join(file);
+        path.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(|e| fault(&e))?;
+        std::fs::write(path, text).map_err(|e| fault(&e))?;
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::set_permissions(made.path(), std::fs::Permissions::from_mode(0o755)).map_err(|e| fault(&e))?;
+    }
+    std::fs::rename(made.path(), &target).map_err(|e| fault(&e))?;
+    let _ = made.keep(); // it has its name now
+    writeln!(out, "made {}; `cargo test` there runs its test", target.display())?;
+    Ok(Verdict::Good)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn names_become_types() {
+        for (name, want) in [("my-plugin", "MyPlugin"), ("rack_2_spread", "Rack2Spread"), ("x-", "X")] {
+            assert_eq!(super::type_name(name), want);
+        }
+    }
 }

@@ -39,7 +39,7 @@ pub(super) struct Args {
     trace: Option<PathBuf>,
 
     /// Stop at this virtual time [default: that of the scenario, else when nothing more happens]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     until: Option<Millis>,
 
     /// Draws what is left to chance: ties between nodes, the order of a scenario's mixed steps

@@ -76,17 +76,32 @@ impl serde::de::Error for Error {
 }
 
 macro_rules! numbers {
-    ($($method:ident $visit:ident $type:ty, $expected:literal;)*) => {$(
+    ($($method:ident $visit:ident $type:ty, $expected:literal $(, $fits:expr)?;)*) => {$(
+        numbers!(@one $method $visit $type, $expected, $($fits,)? |_| true);
+    )*};
+    (@one $method:ident $visit:ident $type:ty, $expected:literal, $fits:expr $(, $default:expr)?) => {
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
             self.peek();
             let at = self.at;
-            let number = self.number().ok().and_then(|n| n.parse::<$type>().ok());
+            let number = strict(self).and_then(|n| n.parse::<$type>().ok()).filter($fits);
             match number {
                 Some(number) => visitor.$visit(number),
                 None => Err(Malformed::Json { expected: $expected, at }.into()),
             }
         }
-    )*};
+    };
+}
+
+/// A number as JSON writes it, without the plus, the leading zeros and the bare point that Rust takes too.
+fn strict<'de>(reader: &mut Reader<'de>) -> Option<&'de str> {
+    let number = reader.number().ok()?;
+    let whole = match number.strip_prefix('-').unwrap_or(number).as_bytes() {
+        [b'0', b'0'..=b'9', ..] => false,
+        [first, ..] => first.is_ascii_digit(),
+        [] => false,
+    };
+    let mut after_point = number.split('.').skip(1);
+    (whole && after_point.all(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))).then_some(number)
 }
 
 impl<'de> Deserializer<'de> for &mut Reader<'de> {
@@ -99,12 +114,12 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
             Some(b'"') => self.deserialize_str(visitor),
             Some(b'-' | b'0'..=b'9') => {
                 let at = self.at;
-                let number = self.number()?;
+                let number = strict(self).unwrap_or_default();
                 if let Ok(n) = number.parse::<u64>() {
                     visitor.visit_u64(n)
                 } else if let Ok(n) = number.parse::<i64>() {
                     visitor.visit_i64(n)
-                } else if let Ok(n) = number.parse::<f64>() {
+                } else if let Some(n) = number.parse().ok().filter(|n: &f64| n.is_finite()) {
                     visitor.visit_f64(n)
                 } else {
                     Err(Malformed::Json { expected: "a number", at }.into())
@@ -134,8 +149,8 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         deserialize_u16 visit_u16 u16, "a whole number from 0 to 65535";
         deserialize_u32 visit_u32 u32, "a whole number of 32 bits, not negative";
         deserialize_u64 visit_u64 u64, "a whole number of 64 bits, not negative";
-        deserialize_f32 visit_f32 f32, "a number";
-        deserialize_f64 visit_f64 f64, "a number";
+        deserialize_f32 visit_f32 f32, "a number that is not too large", |n| n.is_finite();
+        deserialize_f64 visit_f64 f64, "a number that is not too large", |n| n.is_finite();
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {

@@ -230,10 +230,10 @@ impl State {
     }
 }
 
-/// A JSON object of values that are JSON.
+/// A JSON object of values that are JSON, sorted by key as Go sorts it.
 fn object(entries: impl IntoIterator<Item = (String, String)>) -> Vec<u8> {
     let mut out = vec![b'{'];
-    for (key, value) in entries {
+    for (key, value) in BTreeMap::from_iter(entries) {
         if out.len() > 1 {
             out.push(b',');
         }

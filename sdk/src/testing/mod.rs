@@ -1,6 +1,33 @@
-//! Tests of a plugin without wasm: a fake host, and builders of pods and nodes.
+//! Tests of a plugin without wasm: a fake host, instances of the plugin on it, and builders of pods and nodes.
+//!
+//! ```
+//! use kube_scheduler_sdk::prelude::*;
+//! use kube_scheduler_sdk::testing::{FakeHost, Guest, node, pod};
+//!
+//! struct Cordon;
+//!
+//! impl Plugin for Cordon {
+//!     fn new(_: &Config) -> Result<Self, Status> {
+//!         Ok(Self)
+//!     }
+//! }
+//!
+//! impl FilterPlugin for Cordon {
+//!     fn filter(&self, cx: &NodeContext) -> Result<(), Status> {
+//!         if cx.node()?.spec()?.unschedulable()? { Err(Status::unresolvable("node(s) were cordoned")) } else { Ok(()) }
+//!     }
+//! }
+//!
+//! let guest = Guest::<Cordon>::new(FakeHost::new().node(node("a")).node(node("b").unschedulable()));
+//! assert_eq!(guest.filter(&pod("p"), "a").code, Code::Success);
+//! assert_eq!(guest.filter(&pod("p"), "b").reason, "node(s) were cordoned");
+//! ```
+//!
+//! [`Guest`] goes through the same code as the exports, so results are packed, reasons handed over and configurations
+//! read as in the scheduler; [`Guest::sibling`] is a second instance, as there is one for each pod that waits.
 
 mod build;
+pub mod contract;
 mod fake;
 mod guest;
 

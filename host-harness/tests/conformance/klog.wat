@@ -1,0 +1,20 @@
+;; Logs one line of each severity with and without a key and value, then what can't be printed.
+(module
+  (import "k8s.io/klog" "log" (func $log (param i32 i32 i32)))
+  (import "k8s.io/klog" "logs" (func $logs (param i32 i32 i32 i32 i32)))
+  (import "k8s.io/klog" "severity" (func $severity (result i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "plain")
+  (data (i32.const 16) "pairs")
+  (data (i32.const 32) "key\00value\00odd\00lost")
+  (func (export "prefilter") (result i32)
+    (local $s i32)
+    (loop $next
+      (call $log (local.get $s) (i32.const 0) (i32.const 5))
+      (call $logs (local.get $s) (i32.const 16) (i32.const 5) (i32.const 32) (i32.const 18))
+      (call $logs (local.get $s) (i32.const 0) (i32.const 5) (i32.const 0) (i32.const 0))
+      (local.set $s (i32.add (local.get $s) (i32.const 1)))
+      (br_if $next (i32.lt_s (local.get $s) (i32.const 5))))
+    (call $log (i32.const 0) (i32.const -1) (i32.const 5))
+    (call $logs (i32.const 2) (i32.const 0) (i32.const 5) (i32.const -1) (i32.const 5))
+    (call $severity)))

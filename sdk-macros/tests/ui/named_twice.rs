@@ -1,0 +1,13 @@
+use kube_scheduler_sdk::prelude::*;
+
+struct Gang;
+
+impl Plugin for Gang {
+    fn new(_: &Config) -> Result<Self, Status> {
+        Ok(Self)
+    }
+}
+
+plugin!(Gang: Permit, Permit);
+
+fn main() {}
