@@ -459,7 +459,7 @@ func (r *run) steps(ctx context.Context, failed chan<- error) {
 	for i := range r.Steps {
 		s := &r.Steps[i]
 		if s.When == nil && s.Every.Duration == 0 {
-			wait(ctx, r.begin.Add(s.At.Duration))
+			sleepUntil(ctx, r.begin.Add(s.At.Duration))
 			done(r.do(ctx, s, r.begin.Add(s.At.Duration)))
 			continue
 		}
@@ -476,13 +476,13 @@ func (r *run) steps(ctx context.Context, failed chan<- error) {
 				}
 				from = time.Now()
 			}
-			wait(ctx, from.Add(s.At.Duration))
+			sleepUntil(ctx, from.Add(s.At.Duration))
 			done(r.do(ctx, s, from.Add(s.At.Duration)))
 		}()
 	}
 }
 
-func wait(ctx context.Context, until time.Time) {
+func sleepUntil(ctx context.Context, until time.Time) {
 	select {
 	case <-time.After(time.Until(until)):
 	case <-ctx.Done():
@@ -501,7 +501,7 @@ func (r *run) do(ctx context.Context, s *step, at time.Time) error {
 			}
 			if s.Every.Duration > 0 {
 				at = at.Add(s.Every.Duration)
-				wait(ctx, at)
+				sleepUntil(ctx, at)
 			}
 		}
 	}
@@ -542,7 +542,7 @@ func (r *run) do(ctx context.Context, s *step, at time.Time) error {
 	}
 	if s.RestartScheduler != nil {
 		r.scheduler.Kill()
-		wait(ctx, time.Now().Add(s.RestartScheduler.Duration))
+		sleepUntil(ctx, time.Now().Add(s.RestartScheduler.Duration))
 		scheduler, err := r.cluster.StartScheduler(r.again())
 		if err != nil {
 			return err

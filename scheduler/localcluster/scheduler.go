@@ -20,10 +20,13 @@ type SchedulerOptions struct {
 	Plugin      string   // file of the guest; "": no plugin
 	GuestConfig string   // JSON; "" is {}
 	Profiles    []string // scheduler names; none: default-scheduler
-	LeaderElect bool
-	Port        int // of /metrics and /healthz; 0: a free one
-	Name        string
-	Flags       []string // more flags
+	// Coscheduling enables that plugin of kubernetes-sigs/scheduler-plugins instead, as its documentation does, for
+	// comparisons. Binary must have it.
+	Coscheduling bool
+	LeaderElect  bool
+	Port         int // of /metrics and /healthz; 0: a free one
+	Name         string
+	Flags        []string // more flags
 }
 
 // Scheduler is a running scheduler process.
@@ -99,6 +102,14 @@ func (c *Cluster) schedulerConfig(o SchedulerOptions) ([]byte, error) {
 				"postFilter": enabled(PluginName, "DefaultPreemption"),
 			}
 			profile["pluginConfig"] = list{{"name": PluginName, "args": map[string]any{"guestURL": "file://" + plugin, "guestConfig": guest}}}
+		}
+		if o.Coscheduling {
+			off := list{{"name": "*"}}
+			profile["plugins"] = map[string]any{
+				"multiPoint": enabled("Coscheduling"),
+				"queueSort":  map[string]any{"enabled": list{{"name": "Coscheduling"}}, "disabled": off},
+			}
+			profile["pluginConfig"] = list{{"name": "Coscheduling", "args": map[string]any{"permitWaitingTimeSeconds": 60}}}
 		}
 		profiles = append(profiles, profile)
 	}
