@@ -119,11 +119,15 @@ impl Plugin for Gang {
     }
 }
 
+/// A pod's labels changed: it may have joined or left a gang. The bit of 1.32 to 1.34; later ones have another event of
+/// nodes there, which no pod event carries.
+const POD_LABEL: Action = Action(1 << 7);
+
 impl EnqueueExtensions for Gang {
     fn events_to_register(&self) -> Vec<ClusterEvent> {
         let node = Action::ADD.or(Action::UPDATE_NODE_ALLOCATABLE).or(Action::UPDATE_NODE_LABEL);
         vec![
-            ClusterEvent { resource: EventResource::Pod, action: Action::DELETE },
+            ClusterEvent { resource: EventResource::Pod, action: Action::DELETE.or(POD_LABEL) },
             ClusterEvent { resource: EventResource::Node, action: node.or(Action::UPDATE_NODE_TAINT) },
         ]
     }

@@ -408,10 +408,14 @@ impl<B: Calls> Cycle<'_, B> {
             }
             if state.note != note {
                 self.tell(&member.gang, state, &note);
+                let mut backoff = Backoff::from_state(state.attempt, state.backoff_until_ms);
+                if matches!(reason, Reason::Incomplete(..) | Reason::Linked(..)) {
+                    backoff = backoff.restate(state.now_ms, self.config.backoff());
+                }
                 let _ = self.bridge.group_backoff(GroupBackoff {
                     key: member.gang.key(),
-                    until_ms: state.backoff_until_ms,
-                    attempt: state.attempt,
+                    until_ms: backoff.until_ms,
+                    attempt: backoff.attempt(),
                     note: note.clone(),
                 });
             }

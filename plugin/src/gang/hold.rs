@@ -55,6 +55,9 @@ pub enum Cause {
     NoRoom,
     /// Other pods were evicted for it and are about to end.
     Victims,
+    /// Too few members: nothing failed, and nothing is held back. At its end the host wakes the members, which then say
+    /// how many there are by now.
+    Incomplete,
 }
 
 /// A gang's backoff as the host keeps it.
@@ -94,6 +97,7 @@ impl Backoff {
         let cause = match attempt >> CAUSE_SHIFT {
             1 => Cause::NoRoom,
             2 => Cause::Victims,
+            3 => Cause::Incomplete,
             _ => Cause::Failed,
         };
         Self { tries: attempt & ((1 << CAUSE_SHIFT) - 1), cause, until_ms }
@@ -106,6 +110,7 @@ impl Backoff {
             Cause::Failed => 0,
             Cause::NoRoom => 1,
             Cause::Victims => 2,
+            Cause::Incomplete => 3,
         };
         self.tries | cause << CAUSE_SHIFT
     }
@@ -113,7 +118,18 @@ impl Backoff {
     /// Whether the gang must stand back now.
     #[must_use]
     pub const fn is_in_force(self, now_ms: i64) -> bool {
-        self.until_ms > now_ms
+        self.until_ms > now_ms && !matches!(self.cause, Cause::Incomplete)
+    }
+
+    /// The members are woken after a while to say how many there are by now: not at once, since members often come one by
+    /// one, and each would wake all before it.
+    #[must_use]
+    pub fn restate(self, now_ms: i64, limits: BackoffLimits) -> Self {
+        if self.until_ms > now_ms {
+            return self;
+        }
+        let delay = i64::try_from(limits.base_ms.saturating_mul(5)).unwrap_or(i64::MAX);
+        Self { cause: Cause::Incomplete, until_ms: now_ms.saturating_add(delay), ..self }
     }
 
     /// The backoff after one more failed try.
@@ -196,13 +212,24 @@ mod tests {
 
     #[test]
     fn cause_and_tries_travel_in_one_figure() {
-        for cause in [Cause::Failed, Cause::NoRoom, Cause::Victims] {
+        for cause in [Cause::Failed, Cause::NoRoom, Cause::Victims, Cause::Incomplete] {
             for tries in [0, 1, 77, (1 << CAUSE_SHIFT) - 1] {
                 let backoff = Backoff { tries, cause, until_ms: 5 };
                 assert_eq!(Backoff::from_state(backoff.attempt(), 5), backoff);
                 assert_eq!(backoff.next("k", cause, 0, BackoffLimits::default()).cause, cause);
             }
         }
+    }
+
+    #[test]
+    fn being_incomplete_holds_nothing_back() {
+        let limits = BackoffLimits::default();
+        let restate = Backoff::from_state(2, 0).restate(1000, limits);
+        assert_eq!(restate, Backoff { tries: 2, cause: Cause::Incomplete, until_ms: 6000 });
+        assert!(!restate.is_in_force(1000));
+        assert_eq!(restate.restate(2000, limits), restate);
+        let failed = Backoff { tries: 2, cause: Cause::Failed, until_ms: 6000 };
+        assert_eq!(failed.restate(1000, limits), failed);
     }
 
     #[test]
