@@ -173,12 +173,20 @@ fn node(mut guest: Guest<'_>, name: u32, name_len: u32, buf: u32, limit: u32) ->
     with_host(Ok(0), |host| strict(&mut guest, &host.node(&name).unwrap_or_default(), buf, limit))
 }
 
-/// An encoded `v1.Node` with this name. The bytes need not be text, as Go's encoder doesn't ask for it.
+/// A `v1.Node` with this name, byte for byte as Go encodes it, empty fields and all. The name need not be text: Go's encoder
+/// doesn't ask for it.
 fn node_named(name: &[u8]) -> Vec<u8> {
-    let mut metadata = Vec::with_capacity(name.len() + 6);
+    const OTHER_METADATA: &[u8] = b"\x12\0\x1a\0\x22\0\x2a\0\x32\0\x38\0\x42\0";
+    const SPEC: &[u8] = b"\x0a\0\x12\0\x1a\0\x20\0";
+    const STATUS: &[u8] =
+        b"\x1a\0\x32\x04\x0a\x02\x08\0\x3a\x14\x0a\0\x12\0\x1a\0\x22\0\x2a\0\x32\0\x3a\0\x42\0\x4a\0\x52\0";
+    let mut metadata = Vec::with_capacity(name.len() + 32);
     field(&mut metadata, 1, name);
-    let mut node = Vec::with_capacity(metadata.len() + 6);
+    metadata.extend_from_slice(OTHER_METADATA);
+    let mut node = Vec::with_capacity(metadata.len() + 64);
     field(&mut node, 1, &metadata);
+    field(&mut node, 2, SPEC);
+    field(&mut node, 3, STATUS);
     node
 }
 
@@ -278,4 +286,16 @@ fn get_waiting_pod(mut guest: Guest<'_>, uid: u32, uid_len: u32, out: u32, limit
         Some(pod) => strict(&mut guest, &pod, out, limit),
     })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_reply_is_encoded_as_go_does() {
+        let node: String = super::node_named(b"x").iter().map(|b| format!("{b:02x}")).collect();
+        // (&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "x"}}).Marshal() of k8s.io/api v0.32.5.
+        let go = "0a110a017812001a0022002a0032003800420012080a0012001a0020001a1e1a0032040a0208003a140a0012001a002200\
+                  2a0032003a0042004a005200";
+        assert_eq!(node, go);
+    }
 }

@@ -191,9 +191,10 @@ fn nodes_and_images_are_read_by_name() {
 #[test]
 fn a_marked_node_name_is_a_bridge_request() {
     let node = ("k8s.io/api", "node");
-    let reply = "\x0a\x0a\x0a\x08gnip yes";
-    assert_eq!(read_keyed(node, "!ping", "16", 100, reply.len()), Ok(status(reply.len() as i32, reply)));
-    let reply = "\x0a\x09\x0a\x07gnip no";
+    // The reply is a name's bytes amid a Node's empty fields, 60 bytes in all.
+    let reply = "\x0a\x18\x0a\x08gnip yes";
+    assert_eq!(read_keyed(node, "!ping", "16", 100, reply.len()), Ok(status(60 + 8, reply)));
+    let reply = "\x0a\x17\x0a\x07gnip no";
     let values = [
         ("module", "k8s.io/api"),
         ("name", "node"),
@@ -214,7 +215,7 @@ fn a_marked_node_name_is_a_bridge_request() {
     let host = &mut FakeHost::default();
     guest.permit(host, POD, "n1").expect("permit");
     for answer in [guest.prebind(host, POD, "n1"), guest.bind(host, POD, "n1")] {
-        assert_eq!(answer, Ok(status(11, reply)), "the binding goroutine may not read the snapshot");
+        assert_eq!(answer, Ok(status(60 + 7, reply)), "the binding goroutine may not read the snapshot");
     }
     let without = &mut FakeHost { bridge: false, ..FakeHost::default() };
     let asked = load(READ_KEYED, &values).prefilter(without, POD).map(|r| r.status);
