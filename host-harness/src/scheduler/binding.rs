@@ -92,16 +92,17 @@ impl Simulator {
     pub(super) fn bind(&mut self, id: PodId, node: NodeId) {
         let core = &mut self.world.core;
         let name = core.node(node).name.to_string();
-        let entry = core.pod_mut(id);
+        let entry = core.pod(id);
         let key = entry.key.clone();
+        let failures = core.fail_binds.get(&key).copied().unwrap_or(0);
         let refusal = if !entry.exists {
             Some(format!("pods \"{}\" not found", key.name()))
         } else if entry.info.pod.metadata.deletion_timestamp.is_some() {
             Some(format!("pod {} is being deleted, cannot be assigned to a host", key.name()))
         } else if !entry.info.pod.spec.node_name.is_empty() {
             Some(format!("pod {} is already assigned to node \"{}\"", key.name(), entry.info.pod.spec.node_name))
-        } else if entry.fail_binds > 0 {
-            entry.fail_binds -= 1;
+        } else if failures > 0 {
+            core.fail_binds.insert(key.clone(), failures - 1);
             Some("the API server refused the binding".to_owned())
         } else if core.api_away() {
             Some("the API server doesn't answer".to_owned())

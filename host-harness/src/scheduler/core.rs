@@ -34,12 +34,23 @@ pub struct EventState {
 #[derive(Debug)]
 pub(super) enum Notice {
     PodAdded(PodId),
-    PodUpdated { id: PodId, old: Rc<PodInfo>, new: Rc<PodInfo> },
-    PodDeleted { id: PodId, last: Rc<PodInfo> },
+    PodUpdated {
+        id: PodId,
+        old: Rc<PodInfo>,
+        new: Rc<PodInfo>,
+    },
+    PodDeleted {
+        id: PodId,
+        last: Rc<PodInfo>,
+    },
     NodeAdded(Rc<Node>),
-    NodeUpdated { old: Rc<Node>, new: Rc<Node> },
+    NodeUpdated {
+        old: Rc<Node>,
+        new: Rc<Node>,
+    },
     NodeDeleted(Rc<Node>),
-    Object(ObjectRef),
+    /// An object of another kind, and its API version.
+    Object(ObjectRef, String),
 }
 
 /// What decides a pod that waits at Permit.
@@ -89,6 +100,8 @@ pub(super) struct Core {
     pub(super) events: Vec<EventState>,
     pub(super) notices: VecDeque<Notice>,
     pub(super) away_until: i64,
+    /// How many bindings of a pod are yet to be refused.
+    pub(super) fail_binds: BTreeMap<PodKey, u32>,
     version: u64,
     uids: u64,
 
@@ -130,6 +143,7 @@ impl Core {
             events: Vec::new(),
             notices: VecDeque::new(),
             away_until: 0,
+            fail_binds: BTreeMap::new(),
             version: 0,
             uids: 0,
             up: false,
@@ -224,9 +238,9 @@ impl Core {
                 (what, done)
             }
             Action::FailBinds { namespace, name, count } => {
-                let what = format!("fail binds of pod/{namespace}/{name}");
-                let done = self.existing_pod(&namespace, &name).map(|id| self.pod_mut(id).fail_binds = count);
-                (what, done)
+                // The pod may still be to come.
+                self.fail_binds.insert(PodKey::new(&namespace, &name), count);
+                return;
             }
             Action::ApiAway(ms) => {
                 self.away_until = self.away_until.max(self.now + ms);
@@ -267,7 +281,7 @@ impl Core {
             let node: Node = serde_json::from_value(object.clone()).map_err(|e| e.to_string())?;
             self.notices.push_back(Notice::NodeAdded(Rc::new(node)));
         } else {
-            self.notices.push_back(Notice::Object(reference.clone()));
+            self.notices.push_back(Notice::Object(reference.clone(), version_of(&object)));
         }
         self.note(What::Created { object: reference.to_string() });
         self.objects.insert(reference, Rc::new(object));
@@ -320,7 +334,6 @@ impl Core {
             manifest: Rc::new(object),
             exists: true,
             runs_ms,
-            fail_binds: 0,
             attempts: 0,
             released_ms: None,
             scheduling: Scheduling::default(),
@@ -427,7 +440,7 @@ impl Core {
         let node = reference.kind == "Node" && reference.group.is_empty();
         match serde_json::from_value::<Node>(Json::clone(&object)) {
             Ok(last) if node => self.notices.push_back(Notice::NodeDeleted(Rc::new(last))),
-            _ => self.notices.push_back(Notice::Object(reference.clone())),
+            _ => self.notices.push_back(Notice::Object(reference.clone(), version_of(&object))),
         }
     }
 
@@ -475,7 +488,7 @@ impl Core {
             let (old, new) = (Rc::new(read(&old)?), Rc::new(read(&new)?));
             self.notices.push_back(Notice::NodeUpdated { old, new });
         } else {
-            self.notices.push_back(Notice::Object(reference.clone()));
+            self.notices.push_back(Notice::Object(reference.clone(), version_of(&new)));
         }
         self.note(What::Patched { object: reference.to_string() });
         self.objects.insert(reference, Rc::new(new));
@@ -703,6 +716,12 @@ impl Core {
         }
         true
     }
+}
+
+/// The API version of an object, without its group.
+fn version_of(object: &Json) -> String {
+    let api_version = object["apiVersion"].as_str().unwrap_or_default();
+    api_version.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 /// Sets a condition; its transition time moves with its status.

@@ -7,7 +7,6 @@ use kube_scheduler_abi::Action as Bits;
 use kube_scheduler_abi::bridge::v1;
 
 use super::Simulator;
-use super::action::ObjectRef;
 use super::core::{Core, Notice, Signal};
 use super::event::{About, ClusterEvent, plugin};
 use super::pod::{Place, PodId, PodInfo};
@@ -77,22 +76,17 @@ impl Simulator {
                 core.move_all(ClusterEvent { action: Bits::DELETE.0, about }, None);
                 core.set_node(&node.metadata.name, None);
             }
-            Notice::Object(reference) => {
+            Notice::Object(reference, version) => {
                 if with_plugin {
-                    let resource = resource_of(&reference);
+                    let resource = v1::Resource {
+                        group: reference.group.clone(),
+                        version,
+                        resource: super::host::plural(&reference.kind),
+                    };
                     world.bridge.object_changed(&resource, &reference.namespace, &reference.name, core);
                 }
             }
         }
-    }
-}
-
-/// The resource of a kind; the version doesn't matter to who looks for a change.
-fn resource_of(reference: &ObjectRef) -> v1::Resource {
-    v1::Resource {
-        group: reference.group.clone(),
-        version: String::new(),
-        resource: super::host::plural(&reference.kind),
     }
 }
 

@@ -157,7 +157,6 @@ pub(super) struct PodEntry {
     pub(super) manifest: Rc<Json>,
     pub(super) exists: bool,
     pub(super) runs_ms: Option<i64>,
-    pub(super) fail_binds: u32,
     /// Cycles in all.
     pub(super) attempts: u32,
     pub(super) released_ms: Option<i64>,
