@@ -615,7 +615,8 @@ fn faulty(body: &str, options: Options) -> Guest {
 fn a_call_that_fails_names_its_export_and_keeps_the_instance() {
     let small = Options { fuel_per_call: 100_000, memory_limit: 1 << 20, ..Options::default() };
     let trap = |text: &'static str| move |fault: &Fault| matches!(fault, Fault::Trap(what) if what.contains(text));
-    let cases: [(&str, &dyn Fn(&Fault) -> bool); 9] = [
+    type Expected<'a> = &'a dyn Fn(&Fault) -> bool;
+    let cases: [(&str, Expected<'_>); 9] = [
         ("unreachable", &trap("unreachable")),
         ("(local.set $n (i32.div_s (i32.const 1) (local.get $n)))", &trap("divide by zero")),
         ("(local.set $n (i32.load (i32.const 65536)))", &trap("out of bounds")),
