@@ -5,6 +5,7 @@ use serde_json::{Value as Json, json};
 use super::*;
 
 mod basics;
+mod permit;
 
 /// A node with so many cores, and more that is merged in.
 fn node(name: &str, cpu: i64, with: Json) -> Action {
