@@ -201,6 +201,6 @@ fn quantities_are_checked() {
     assert_eq!(read(json!("2Gi")), Ok("2Gi".to_owned()));
     assert_eq!(read(json!(2)), Ok("2".to_owned()));
     assert_eq!(read(json!(1.5)), Ok("1.5".to_owned()));
-    assert!(read(json!("2GB")).unwrap_err().contains("is not a quantity"));
+    assert!(read(json!("2GB")).unwrap_err().contains("not a quantity"));
     assert!(read(json!([1])).unwrap_err().contains("a quantity"));
 }

@@ -8,6 +8,7 @@ use serde_json::{Value as Json, json};
 use super::action::{Action, ObjectRef};
 use super::config::SimConfig;
 use super::event::ClusterEvent;
+use super::host::plural;
 use super::node::{NodeId, NodeInfo};
 use super::pod::{PodEntry, PodId, PodInfo, Scheduling};
 use super::queue::Queue;
@@ -369,7 +370,7 @@ impl Core {
         }
         let class = match spec.priority_class_name.as_str() {
             "" if spec.priority.is_some() => return Ok(()),
-            "" => self.objects.iter().find(|(r, o)| r.kind == "PriorityClass" && o["globalDefault"] == true),
+            "" => self.priority_classes().find(|(_, o)| o["globalDefault"] == true),
             "system-cluster-critical" => {
                 spec.priority = Some(2_000_000_000);
                 return Ok(());
@@ -379,7 +380,7 @@ impl Core {
                 return Ok(());
             }
             name => {
-                let class = self.objects.iter().find(|(r, _)| r.kind == "PriorityClass" && r.name == name);
+                let class = self.priority_classes().find(|(r, _)| r.name == name);
                 Some(class.ok_or_else(|| format!("no PriorityClass with name {name} was found"))?)
             }
         };
@@ -401,6 +402,38 @@ impl Core {
     fn set_version(&mut self, object: &mut Json) {
         self.version += 1;
         object["metadata"]["resourceVersion"] = Json::from(self.version.to_string());
+    }
+
+    /// The objects of a kind, found without a look at the others: there may be many.
+    pub(super) fn objects_of<'a>(
+        &'a self,
+        group: &'a str,
+        kind: &'a str,
+    ) -> impl Iterator<Item = (&'a ObjectRef, &'a Rc<Json>)> {
+        let (namespace, name) = (String::new(), String::new());
+        let first = ObjectRef { group: group.to_owned(), kind: kind.to_owned(), namespace, name };
+        self.objects.range(first..).take_while(move |(r, _)| r.group == group && r.kind == kind)
+    }
+
+    fn priority_classes(&self) -> impl Iterator<Item = (&ObjectRef, &Rc<Json>)> {
+        self.objects_of("scheduling.k8s.io", "PriorityClass")
+    }
+
+    /// The kind of a resource in a group, by its plural name, among the kinds there are objects of.
+    pub(super) fn kind_of(&self, group: &str, resource: &str) -> Option<&str> {
+        let (namespace, name) = (String::new(), String::new());
+        let mut from = ObjectRef { group: group.to_owned(), kind: String::new(), namespace, name };
+        loop {
+            let (found, _) = self.objects.range(&from..).next()?;
+            if found.group != group {
+                return None;
+            }
+            if plural(&found.kind) == resource {
+                return Some(&found.kind);
+            }
+            // Past all objects of this kind.
+            from.kind = format!("{}\0", found.kind);
+        }
     }
 
     /// The object that a reference means; its group may be "" where only one API has the kind.

@@ -176,14 +176,14 @@ impl Cluster for Core {
     }
 
     fn object(&self, resource: &v1::Resource, namespace: &str, name: &str) -> v1::Object {
-        let wanted = |r: &&ObjectRef| {
-            r.group == resource.group && r.namespace == namespace && plural(&r.kind) == resource.resource
-        };
-        let mut named = self.objects.keys().filter(|r| r.name == name);
-        let Some(reference) = named.find(wanted) else {
+        let found = self.kind_of(&resource.group, &resource.resource).and_then(|kind| {
+            let (group, kind) = (resource.group.clone(), kind.to_owned());
+            self.objects.get(&ObjectRef { group, kind, namespace: namespace.to_owned(), name: name.to_owned() })
+        });
+        let Some(found) = found else {
             return v1::Object { served: true, ..v1::Object::default() };
         };
-        let mut object = Json::clone(&self.objects[reference]);
+        let mut object = Json::clone(found);
         let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
         let uid = text(&object["metadata"]["uid"]);
         let resource_version = text(&object["metadata"]["resourceVersion"]);

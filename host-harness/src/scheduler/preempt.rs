@@ -51,7 +51,7 @@ impl Core {
 
     /// Which of these pods a PodDisruptionBudget protects, if all of them are to go in this order.
     pub(super) fn protected(&self, pods: impl Iterator<Item = PodId>) -> BTreeSet<PodId> {
-        let budgets = self.objects.iter().filter(|(r, _)| r.kind == "PodDisruptionBudget");
+        let budgets = self.objects_of("policy", "PodDisruptionBudget");
         let mut budgets: Vec<(&str, LabelSelector, i64)> = budgets
             .filter_map(|(reference, object)| {
                 let selector: LabelSelector = serde_json::from_value(object["spec"]["selector"].clone()).ok()?;
@@ -174,6 +174,10 @@ impl Simulator {
             return Preemption::Nothing { clear: true, message: format!("preemption: {message}") };
         }
         let best = self.pick(candidates);
+        let core = &self.world.core;
+        if core.api_away() && best.victims.iter().any(|victim| !core.waiting.contains_key(victim)) {
+            return nothing("the API server doesn't answer");
+        }
         self.evict_victims(id, info, &best);
         Preemption::Nominate(best.node)
     }
@@ -187,10 +191,9 @@ impl Simulator {
         skip_guest: bool,
         node: NodeId,
     ) -> Result<Candidate, Failure> {
-        let mut copy: NodeInfo = self.world.core.node(node).clone();
-        let mut state = state.clone();
+        let live = self.world.core.node(node);
         let mut potential: Vec<(PodId, Rc<PodInfo>)> =
-            copy.pods.iter().filter(|(_, pod)| pod.priority < info.priority).cloned().collect();
+            live.pods.iter().filter(|(_, pod)| pod.priority < info.priority).cloned().collect();
         let refuse = |text: &'static str| Failure {
             plugin: plugin::DEFAULT_PREEMPTION,
             code: Code::UnschedulableAndUnresolvable,
@@ -199,6 +202,8 @@ impl Simulator {
         if potential.is_empty() {
             return Err(refuse("No preemption victims found for incoming pod"));
         }
+        let mut copy: NodeInfo = live.clone();
+        let mut state = state.clone();
         for (other, pod) in &potential {
             self.leave(id, info, &mut copy, &mut state, skip_guest, *other, pod);
         }

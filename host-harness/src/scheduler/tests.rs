@@ -5,7 +5,11 @@ use serde_json::{Value as Json, json};
 use super::*;
 
 mod basics;
+mod filters;
 mod permit;
+mod properties;
+mod queues;
+mod scores;
 
 /// A node with so many cores, and more that is merged in.
 fn node(name: &str, cpu: i64, with: Json) -> Action {
@@ -33,6 +37,14 @@ fn runs(name: &str, cpu: i64, runs_ms: Option<i64>, with: Json) -> Action {
 
 fn simulator() -> Simulator {
     Simulator::new(SimConfig::default(), None).unwrap()
+}
+
+/// A simulator in which all this happens at time 0, and which has settled.
+fn settled(actions: impl IntoIterator<Item = Action>) -> Simulator {
+    let mut s = simulator();
+    actions.into_iter().for_each(|action| s.push(0, action));
+    s.run_until(500);
+    s
 }
 
 fn node_of<'a>(simulator: &'a Simulator, name: &str) -> &'a str {
