@@ -23,7 +23,7 @@ fn plugin() -> Option<StartPlugin> {
     }))
 }
 
-/// A cluster and its pods, in gangs, before any pod is scheduled.
+/// A cluster and its pods, gang by gang, before any pod is scheduled.
 fn prepare(gangs: u32, plugin: Option<StartPlugin>) -> Simulator {
     let mut simulator = Simulator::new(SimConfig::default(), plugin).unwrap_or_else(|e| panic!("{e}"));
     let mut create = |object| simulator.push(0, Action::Create { object, runs_ms: None });
@@ -44,7 +44,7 @@ fn prepare(gangs: u32, plugin: Option<StartPlugin>) -> Simulator {
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
                 "name": format!("p{i}"), "namespace": "default",
-                "labels": {"scheduling.x-k8s.io/pod-group": format!("g{}", i % gangs)},
+                "labels": {"scheduling.x-k8s.io/pod-group": format!("g{}", i / (PODS / gangs))},
             },
             "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}]},
         }));
