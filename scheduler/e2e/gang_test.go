@@ -387,9 +387,9 @@ func TestUpgrade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The same policy in another file: an empty custom section is appended.
+	// The same policy in another file: a custom section is appended.
 	other := t.TempDir() + "/plugin-next.wasm"
-	if err := os.WriteFile(other, append(data, 0, 5, 4, 'n', 'e', 'x', 't'), 0o600); err != nil {
+	if err := os.WriteFile(other, append(data, 0, 6, 4, 'n', 'e', 'x', 't', 1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	s := c.scheduler(t, localcluster.SchedulerOptions{Plugin: plugin})
