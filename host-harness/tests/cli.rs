@@ -1,4 +1,7 @@
 //! The `tutti` command as its users meet it: exit codes, messages, files written whole or not at all.
+
+#![allow(clippy::unwrap_used, reason = "a failed step of a test fails it")]
+
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -204,7 +207,9 @@ fn new_makes_a_whole_crate_or_nothing() {
     let dir = Dir::new();
     assert!(dir.tutti("new my-plugin").status.success());
     let read = |file: &str| std::fs::read_to_string(dir.path().join("my-plugin").join(file)).unwrap();
-    assert!(read("Cargo.toml").contains("name = \"my-plugin\"") && read("src/lib.rs").contains("plugin!(MyPlugin: Score)"));
+    assert!(
+        read("Cargo.toml").contains("name = \"my-plugin\"") && read("src/lib.rs").contains("plugin!(MyPlugin: Score)")
+    );
     assert!(read(".cargo/config.toml").contains("zstack-size"));
     dir.fails("new my-plugin", 2, "my-plugin: exists already");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
