@@ -116,7 +116,7 @@ impl<'a> Side<'a> {
 
     fn run(&self, loaded: &Loaded, seed: u64, until: Option<Millis>) -> Result<Outcome, Fault> {
         let plugin = self.plugin.map(|p| run::Plugin { file: &p.file, wasm: &p.wasm, config: p.config.as_deref() });
-        let setup = Setup { name: self.name, plugin, seed, until, ..Setup::default() };
+        let setup = Setup { name: self.name, plugin, seed, order: seed, until, ..Setup::default() };
         run::run(loaded, &setup).map_err(Fault::from)
     }
 }

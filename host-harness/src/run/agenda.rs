@@ -64,11 +64,11 @@ impl Agenda {
     }
 
     /// A step of a scenario, whose time has come down to `at`.
-    pub(super) fn step(&mut self, step: &Step, at: Millis, order: u64, seed: u64) {
+    pub(super) fn step(&mut self, step: &Step, at: Millis, order: u64) {
         let Action::Create(objects) = &step.action else { return self.add(at, Entry::Step(step.action.clone())) };
         let mut objects: Vec<&Json> = objects.iter().collect();
-        if step.any_order && (order, seed) != (0, 1) {
-            Random::new(order ^ seed.rotate_left(32)).shuffle(&mut objects);
+        if step.any_order && order != 0 {
+            Random::new(order).shuffle(&mut objects);
         }
         for (i, object) in objects.into_iter().enumerate() {
             let later = step.every.0.saturating_mul(i64::try_from(i).unwrap_or(i64::MAX));

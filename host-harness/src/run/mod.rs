@@ -143,7 +143,7 @@ impl<'a> Run<'a> {
         let mut waiting = Vec::new();
         for step in scenario.iter().flat_map(|s| &s.steps) {
             match &step.when {
-                None => agenda.step(step, step.at, setup.order, setup.seed),
+                None => agenda.step(step, step.at, setup.order),
                 Some(conditions) => waiting.push((step, conditions)),
             }
         }
@@ -210,7 +210,7 @@ impl<'a> Run<'a> {
             self.waiting.retain(|(step, conditions)| {
                 let holds = conditions.judge(&watched, Millis(0)).is_ok();
                 if holds {
-                    agenda.step(step, Millis(now.0.saturating_add(step.at.0)), setup.order, setup.seed);
+                    agenda.step(step, Millis(now.0.saturating_add(step.at.0)), setup.order);
                 }
                 !holds
             });
