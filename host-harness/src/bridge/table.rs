@@ -138,7 +138,7 @@ impl Table {
     ) {
         let sources = self.sources.iter().flatten();
         let keys: BTreeSet<String> = sources
-            .filter(|s| s.object.as_ref().is_some_and(|o| o.group == resource.group && o.resource == resource.resource))
+            .filter(|s| s.object.as_ref() == Some(resource))
             .map(|s| format!("{}/{namespace}/{name}", s.prefix))
             .collect();
         for key in keys {
