@@ -51,7 +51,11 @@ fn check(s: &Simulator) {
     let mut counted = BTreeSet::new();
     for info in &core.nodes {
         for (id, _) in &info.pods {
-            assert!(counted.insert(*id), "{} is counted twice", core.pod(*id).key);
+            let entry = core.pod(*id);
+            assert!(counted.insert(*id), "{} is counted twice", entry.key);
+            // A pod deleted while it is being bound keeps its room until the binding fails.
+            let there = entry.exists && !entry.info.pod.is_terminal();
+            assert!(there || entry.scheduling.assumed.is_some(), "{} is gone and takes room", entry.key);
         }
     }
     for id in core.by_key.values().filter(|_| core.up) {
