@@ -107,6 +107,10 @@ func (c *testCluster) create(ctx context.Context, object map[string]any) error {
 		}
 		made, err = client.Namespace(u.GetNamespace()).Create(ctx, u, metav1.CreateOptions{})
 	}
+	// Admission learns of a new PriorityClass a moment later than we.
+	for deadline := time.Now().Add(5 * time.Second); apierrors.IsForbidden(err) && time.Now().Before(deadline); time.Sleep(tick) {
+		made, err = client.Namespace(u.GetNamespace()).Create(ctx, u, metav1.CreateOptions{})
+	}
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", u.GetKind(), u.GetName(), err)
 	}
