@@ -147,7 +147,7 @@ fn bad_plugins_are_told_apart() {
     for (plugin, text) in [
         ("cut.wasm", "cut.wasm: "),
         ("text.wasm", "this is not a WebAssembly module"),
-        ("exports.wasm", "filter, reserve, permit"),
+        ("exports.wasm", "the nearest it takes is"),
         ("trap.wasm", "trap.wasm: "),
         ("loop.wasm", "loop.wasm: "),
     ] {
