@@ -2,7 +2,7 @@
 
 /// Protocol version 1.
 #[rustfmt::skip]
-#[allow(missing_docs, clippy::all, reason = "generated; the .proto holds the text")]
+#[allow(missing_docs, clippy::all, rustdoc::invalid_html_tags, reason = "generated; the .proto holds the text")]
 pub mod v1;
 
 /// The version [`v1::Request::version`] carries.

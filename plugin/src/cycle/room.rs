@@ -127,7 +127,7 @@ impl<B: Calls> Cycle<'_, B> {
         Ok(self.clear_of(&kept, &member.uid, &requests))
     }
 
-    /// As [`Self::open_nodes`], for a pod without a gang.
+    /// As `open_nodes`, for a pod without a gang.
     pub fn open_nodes_for_plain_pod(
         &self,
         uid: &str,
