@@ -171,6 +171,11 @@ impl<'a> Run<'a> {
                 let message = format!("ended the scheduler at {now}: {reason}");
                 return Err(vec![Problem { file, line: None, message }]);
             }
+            if let Some((fault, at)) = self.history.guest_fault() {
+                // The scheduler would try again for ever; what is wrong is known.
+                let file = self.setup.plugin.map_or("", |p| p.file).to_owned();
+                return Err(vec![Problem { file, line: None, message: format!("failed at {at}: {fault}") }]);
+            }
             let next = [self.simulator.next_event_time(), self.agenda.next().map(|t| t.0)].into_iter().flatten().min();
             let next = Millis(next.unwrap_or(i64::MAX)).min(Millis(self.end.0.saturating_add(1)));
             if let Some(checker) = &mut self.checker {
@@ -313,14 +318,7 @@ impl<'a> Run<'a> {
         if let Some(refusal) = self.history.refusal() {
             return Err(refused(refusal.to_owned()));
         }
-        if let (Some((fault, _)), true) = (self.history.guest_fault(), self.checker.is_none()) {
-            let file = self.setup.plugin.map_or("", |p| p.file).to_owned();
-            return Err(vec![Problem { file, line: None, message: fault.to_owned() }]);
-        }
-        let mut failures = self.checker.map(Checker::finish).unwrap_or_default();
-        if let Some((fault, at)) = self.history.guest_fault() {
-            failures.push(Failure { line: 1, message: format!("the plugin failed at {at}: {fault}") });
-        }
+        let failures = self.checker.map(Checker::finish).unwrap_or_default();
         let deadlocked = stuck && self.collectives.unfinished() && !self.collectives.working();
         let timeline = self.history.timeline(self.setup.name, end, &self.collectives);
         let mut summary = self.history.summary(self.setup.name, end, self.simulator.state(), &timeline);
