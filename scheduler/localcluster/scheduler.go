@@ -1,6 +1,7 @@
 package localcluster
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -33,6 +34,9 @@ type SchedulerOptions struct {
 type Scheduler struct {
 	*Process
 	Port int
+
+	token  string
+	client *http.Client
 }
 
 // PluginName is the name that local configurations give the plugin.
@@ -67,7 +71,9 @@ func (c *Cluster) StartScheduler(o SchedulerOptions) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Scheduler{Process: p, Port: o.Port}, nil
+	// The scheduler's certificate is one it makes for itself.
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	return &Scheduler{Process: p, Port: o.Port, token: c.Config.BearerToken, client: &http.Client{Transport: transport}}, nil
 }
 
 // schedulerConfig is a KubeSchedulerConfiguration as in scheduler-config/profiles.
@@ -127,11 +133,13 @@ func (c *Cluster) schedulerConfig(o SchedulerOptions) ([]byte, error) {
 	}, "", "  ")
 }
 
+const getTimeout = 5 * time.Second
+
 // WaitHealthy waits until the scheduler answers on /healthz.
 func (s *Scheduler) WaitHealthy(timeout time.Duration) error {
 	deadline := time.Now().Add(timeout)
 	for {
-		if _, err := s.get("/healthz"); err == nil {
+		if _, err := s.get("/healthz", getTimeout); err == nil {
 			return nil
 		} else if exit := s.Err(); exit != nil {
 			return fmt.Errorf("the scheduler ended: %w", exit)
@@ -144,7 +152,7 @@ func (s *Scheduler) WaitHealthy(timeout time.Duration) error {
 
 // Metrics returns the scheduler's /metrics by sample, e.g. `process_resident_memory_bytes`.
 func (s *Scheduler) Metrics() (map[string]float64, error) {
-	body, err := s.get("/metrics")
+	body, err := s.get("/metrics", getTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -161,12 +169,20 @@ func (s *Scheduler) Metrics() (map[string]float64, error) {
 	return samples, nil
 }
 
-func (s *Scheduler) get(path string) ([]byte, error) {
-	// The scheduler's certificate is one it made for itself a moment ago.
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
-	}}
-	response, err := client.Get(fmt.Sprintf("https://127.0.0.1:%d%s", s.Port, path))
+// Profile returns a CPU profile (pprof) of the time from now on.
+func (s *Scheduler) Profile(length time.Duration) ([]byte, error) {
+	return s.get(fmt.Sprintf("/debug/pprof/profile?seconds=%.0f", length.Seconds()), length+10*time.Second)
+}
+
+func (s *Scheduler) get(path string, timeout time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d%s", s.Port, path), nil)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+s.token)
+	response, err := s.client.Do(request)
 	if err != nil {
 		return nil, err
 	}
