@@ -85,8 +85,8 @@ bench: guests ## criterion and fuel benchmarks of SDK and harness, wazero benchm
 	$(GO) test -run '^$$' -bench . ./...
 
 .PHONY: bench-scheduler
-bench-scheduler: guests scheduler ## real scheduler: with the plugin, without it, and against Coscheduling
-	bench/run.sh
+bench-scheduler: guests scheduler ## real scheduler: with the plugin, without it, and Coscheduling (BENCH=--quick to try it out)
+	bench/run.sh $(BENCH)
 
 .PHONY: generate
 generate: ## rewrite generated files: bridge messages (Rust, Go), golden vectors and traces
