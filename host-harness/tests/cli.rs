@@ -100,7 +100,11 @@ fn bad_files_are_named() {
     let dir = Dir::new();
     std::fs::create_dir(dir.path().join("empty")).unwrap();
     dir.file("latin1.yaml", b"a: \xe9\n").file("huge.yaml", vec![b'#'; 100 << 20]).file("ok.yaml", CLUSTER);
+    // Not by its permissions: the tests may run as root, who reads everything.
+    #[cfg(unix)]
+    std::os::unix::fs::symlink("gone", dir.path().join("unreadable.yaml")).unwrap();
     for (line, text) in [
+        ("replay --no-plugin unreadable.yaml", "unreadable.yaml: No such file"),
         ("replay --no-plugin empty", "empty: the directory holds no .yaml, .yml or .json file"),
         ("replay --no-plugin nowhere.yaml", "nowhere.yaml: "),
         ("replay --no-plugin latin1.yaml", "latin1.yaml: is not UTF-8 text: byte 3"),
@@ -180,8 +184,18 @@ fn replays_and_writes_whole_files() {
     assert!(dir.tutti_with("replay --no-plugin -", json).status.success());
     // A directory that can't be written leaves nothing behind.
     dir.file("d/file", "");
-    dir.fails("replay --no-plugin --svg d/file/out.svg ok.yaml", 2, "nothing was written");
-    assert_eq!(std::fs::read_dir(dir.path().join("d")).unwrap().count(), 2);
+    for (line, text) in [
+        ("--svg d/file/out.svg", "d/file"),
+        ("--svg d", "d: is a directory"),
+        // Where one of two files can't be written, neither is.
+        ("--svg d/new.svg --trace d/file/out.json", "d/file"),
+        ("--svg d/new.svg --trace d/new.svg", "d/new.svg: named for two outputs"),
+        ("--svg /proc/nowhere/out.svg", "/proc/nowhere"),
+    ] {
+        dir.fails(&format!("replay --no-plugin {line} ok.yaml"), 2, text);
+        dir.fails(&format!("replay --no-plugin {line} ok.yaml"), 2, "nothing was written");
+        assert_eq!(std::fs::read_dir(dir.path().join("d")).unwrap().count(), 2, "{line}");
+    }
 }
 
 #[test]
@@ -200,6 +214,36 @@ fn exit_codes_tell_failure_from_fault() {
     dir.fails("test --no-plugin bad.yaml", 1, "bad.yaml:9: at 1m: bound of a wanted 2, found 1");
     dir.fails("test --no-plugin wrong.yaml", 2, "wrong.yaml:3: unknown field `abuot`");
     dir.fails("replay --no-plugin bad.yaml", 1, "bound of a wanted 2, found 1");
+    dir.fails("replay --no-plugin good.yaml bad.yaml", 2, "good.yaml and bad.yaml are scenarios; name one");
+}
+
+#[test]
+fn test_reports_every_broken_file() {
+    let scenario = |create: &str| {
+        format!(
+            "apiVersion: tutti.dev/v1\nkind: Scenario\nabout: x\nuntil: 1s\nsteps:\n- create:\n  - {create}\nexpect: []\n"
+        )
+    };
+    let (good, dir) = (scenario("{node: n1, allocatable: {cpu: 4}}"), Dir::new());
+    std::fs::create_dir(dir.path().join("read")).unwrap();
+    std::fs::create_dir(dir.path().join("run")).unwrap();
+    dir.file("read/a.yaml", good.replace("about", "abuot"))
+        .file("read/b.yaml", &good)
+        .file("read/c.yaml", good.replace("cpu: 4", "cpu: 1Ki5"));
+    for text in ["read/a.yaml:3: unknown field `abuot`", "read/c.yaml:7: `1Ki5` is not a quantity"] {
+        dir.fails("test --no-plugin read", 2, text);
+    }
+    // What only the run can find doesn't keep the others from being run.
+    let refused = scenario("{pod: p, with: {spec: {priorityClassName: none}}}");
+    dir.file("run/a.yaml", &refused).file("run/b.yaml", &good).file("run/c.yaml", &refused);
+    for text in [
+        "BROKEN  run/a.yaml\n        run/a.yaml: create pod/default/p is refused at 0s: no PriorityClass",
+        "ok      run/b.yaml",
+        "BROKEN  run/c.yaml",
+        "2 of the scenarios could not be run",
+    ] {
+        dir.fails("test --no-plugin run", 2, text);
+    }
 }
 
 #[test]
@@ -216,16 +260,20 @@ fn new_makes_a_whole_crate_or_nothing() {
 }
 
 #[test]
-fn closed_output_is_no_failure() {
+fn closed_output_is_no_failure_and_a_full_one_is() {
     let dir = Dir::new();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tutti"))
-        .args(["generate", "--jobs", "10000"])
-        .current_dir(dir.path())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    dir.file("ok.yaml", CLUSTER);
+    for line in ["generate --jobs 10000", "replay --no-plugin ok.yaml"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tutti"));
+        command.args(line.split(' ')).current_dir(dir.path()).stderr(Stdio::piped());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{line}: {output:?}");
+        if let Ok(full) = std::fs::File::create("/dev/full") {
+            let output = command.stdout(full).output().unwrap();
+            let message = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.code() == Some(2) && message.contains("No space left"), "{line}: {output:?}");
+        }
+    }
 }

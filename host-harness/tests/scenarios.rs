@@ -1,8 +1,10 @@
-//! Each file of `testdata/scenarios` is a test: its expectations hold, two runs of it are the same, and its trace is the one
-//! beside it. `UPDATE_GOLDEN=1` writes the traces anew.
+//! Each file of `testdata/scenarios` is a test: its expectations hold, two runs of it are the same, its trace is the one
+//! beside it, and it comes out the same when one guest instance serves all pods. `UPDATE_GOLDEN=1` writes the traces anew.
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use host_harness::guest::Instances;
 use host_harness::input::{self, Problem};
 use host_harness::run::{self, Plugin, Setup};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -37,7 +39,8 @@ fn check(file: &PathBuf, wasm: &[u8]) -> Result<(), Failed> {
     };
     let loaded = input::load(std::slice::from_ref(file)).map_err(problems)?;
     let plugin = Plugin { file: "plugin.wasm", wasm, config: None };
-    let tested = run::test(&loaded, &Setup { plugin: Some(plugin), ..Setup::default() }).map_err(problems)?;
+    let setup = Setup { plugin: Some(plugin), ..Setup::default() };
+    let tested = run::test(&loaded, &setup).map_err(problems)?;
     let golden = file.with_extension("trace");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&golden, &tested.trace)?;
@@ -47,18 +50,18 @@ fn check(file: &PathBuf, wasm: &[u8]) -> Result<(), Failed> {
         return Err(lines.collect::<Vec<_>>().join("\n").into());
     }
     let want = std::fs::read_to_string(&golden).unwrap_or_default();
-    let differs = want.lines().zip(tested.trace.lines()).position(|(a, b)| a != b);
-    match differs.or((want.lines().count() != tested.trace.lines().count())
-        .then_some(want.lines().count().min(tested.trace.lines().count())))
-    {
-        None => Ok(()),
-        Some(line) => Err(format!(
-            "{}:{}: the trace differs; UPDATE_GOLDEN=1 takes the new one\n  was {:?}\n  is  {:?}",
-            golden.display(),
-            line + 1,
-            want.lines().nth(line),
-            tested.trace.lines().nth(line)
-        )
-        .into()),
+    same(&golden, "the trace differs; UPDATE_GOLDEN=1 takes the new one", &want, &tested.trace)?;
+    // A guest that counted in its own memory would come to another end.
+    let single = run::run(&loaded, &Setup { instances: Instances::Single, ..setup }).map_err(problems)?;
+    same(&golden, "one guest instance for all pods gives another trace", &want, &single.trace)
+}
+
+/// Whether a trace is the one wanted; if not, says where they part.
+fn same(golden: &Path, what: &str, want: &str, is: &str) -> Result<(), Failed> {
+    if want == is {
+        return Ok(());
     }
+    let common = want.lines().zip(is.lines()).take_while(|(a, b)| a == b).count();
+    let (want, is) = (want.lines().nth(common), is.lines().nth(common));
+    Err(format!("{}:{}: {what}\n  was {want:?}\n  is  {is:?}", golden.display(), common + 1).into())
 }

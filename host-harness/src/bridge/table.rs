@@ -221,17 +221,19 @@ impl Table {
             return Ok(reply.clone());
         }
 
+        let mut reply = v1::GroupAllowReply::default();
         let mut ready: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        let mut reply = v1::GroupAllowReply { allowed: true, ..Default::default() };
-        for quorum in &call.quorums {
-            if !ready.contains_key(quorum.key.as_str()) {
-                let (can, lost) = self.held(&quorum.key, &call.uid, cluster);
-                ready.insert(&quorum.key, can);
-                reply.lost.extend(lost);
+        // By the counters first: only when they say yes is each held member looked at.
+        (reply.allowed, reply.quorums) = self.measure_all(call, None);
+        if reply.allowed {
+            for quorum in &call.quorums {
+                if !ready.contains_key(quorum.key.as_str()) {
+                    let (can, lost) = self.held(&quorum.key, &call.uid, cluster);
+                    ready.insert(&quorum.key, can);
+                    reply.lost.extend(lost);
+                }
             }
-            let (met, state) = self.measure(quorum, &ready[quorum.key.as_str()], &call.uid, quorum.key == own);
-            reply.allowed &= met;
-            reply.quorums.push(state);
+            (reply.allowed, reply.quorums) = self.measure_all(call, Some(&ready));
         }
 
         if reply.allowed {
@@ -272,17 +274,39 @@ impl Table {
         (can, lost)
     }
 
+    /// Whether all quorums are met, and each by how many. `ready`: the held members that count; None: all that wait.
+    fn measure_all(
+        &self,
+        call: &v1::GroupAllow,
+        ready: Option<&BTreeMap<&str, Vec<&str>>>,
+    ) -> (bool, Vec<v1::QuorumState>) {
+        let mut all = true;
+        let measure = |quorum: &v1::Quorum| {
+            let ready = ready.map(|of| of.get(quorum.key.as_str()).map_or(&[][..], Vec::as_slice));
+            let (met, state) = self.measure(quorum, ready, &call.uid, quorum.key == call.quorums[0].key);
+            all &= met;
+            state
+        };
+        let states = call.quorums.iter().map(measure).collect();
+        (all, states)
+    }
+
     /// Whether a quorum is met, and by how many.
-    fn measure(&self, quorum: &v1::Quorum, ready: &[&str], caller: &str, own: bool) -> (bool, v1::QuorumState) {
+    fn measure(&self, quorum: &v1::Quorum, ready: Option<&[&str]>, caller: &str, own: bool) -> (bool, v1::QuorumState) {
         let place = |uid: &str| self.pods.get(uid).and_then(|e| e.place.as_ref());
         let counted = |state: State| match state {
             State::Bound | State::Running => !quorum.only_waiting,
             State::Succeeded => quorum.count_succeeded,
+            State::Waiting => ready.is_none(),
             _ => false,
         };
         let there = |counts: &v1::Counts| {
-            let states =
-                [(State::Bound, counts.bound), (State::Running, counts.running), (State::Succeeded, counts.succeeded)];
+            let states = [
+                (State::Bound, counts.bound),
+                (State::Running, counts.running),
+                (State::Succeeded, counts.succeeded),
+                (State::Waiting, counts.waiting),
+            ];
             states.into_iter().filter(|(state, _)| counted(*state)).map(|(_, n)| n).sum()
         };
         let group = self.groups.get(&quorum.key);
@@ -298,7 +322,7 @@ impl Table {
                 *count = count.saturating_add_signed(n);
             }
         };
-        ready.iter().for_each(|uid| add(uid, 1));
+        ready.unwrap_or_default().iter().for_each(|uid| add(uid, 1));
         add(caller, i32::from(own) - i32::from(repeats));
         let met = have >= quorum.at_least
             && quorum.roles.iter().all(|(name, least)| roles.get(name).is_some_and(|n| n >= least));

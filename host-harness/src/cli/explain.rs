@@ -2,7 +2,6 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::{Fault, PluginArgs, Verdict};
-use crate::input;
 use crate::input::duration::Millis;
 use crate::report::{GangSummary, Summary};
 use crate::run::{self, Setup};
@@ -26,7 +25,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Verdict, Fault> {
-    let loaded = input::load(&args.paths)?;
+    let loaded = super::load_one(&args.paths)?;
     let plugin = args.plugin.load(loaded.configuration.as_ref())?;
     let plugin = plugin.as_ref().map(|p| run::Plugin { file: &p.file, wasm: &p.wasm, config: p.config.as_deref() });
     let setup = Setup { plugin, until: Some(args.until), ..Setup::default() };

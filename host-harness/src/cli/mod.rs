@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::input::{Configuration, Problem};
+use crate::input::{self, Configuration, Loaded, Problem};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -107,6 +107,21 @@ pub fn main() -> ExitCode {
             fail(&text);
             ExitCode::from(2)
         }
+    }
+}
+
+/// Reads manifests, with one scenario at most, and shows what the user should know of them.
+fn load_one(paths: &[PathBuf]) -> Result<Loaded, Fault> {
+    let loaded = input::load(paths)?;
+    for note in &loaded.notes {
+        // Nothing can be done about a closed standard error.
+        let _ = writeln!(io::stderr(), "note: {note}");
+    }
+    match &loaded.scenarios[..] {
+        [(first, _), (second, _), ..] => {
+            Err(Fault::Other(format!("{first} and {second} are scenarios; name one, or run all with `tutti test`")))
+        }
+        _ => Ok(loaded),
     }
 }
 

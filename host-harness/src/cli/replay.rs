@@ -3,8 +3,8 @@ use std::path::PathBuf;
 
 use super::output::{Progress, write_whole};
 use super::{Fault, Plugin, PluginArgs, Verdict};
+use crate::input::Loaded;
 use crate::input::duration::Millis;
-use crate::input::{self, Loaded};
 use crate::report::{Summary, Timeline, chrome_trace, comparison, svg};
 use crate::run::{self, Outcome, Setup};
 
@@ -60,10 +60,7 @@ enum Format {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Verdict, Fault> {
-    let loaded = input::load(&args.paths)?;
-    for note in &loaded.notes {
-        let _ = writeln!(std::io::stderr(), "note: {note}");
-    }
+    let loaded = super::load_one(&args.paths)?;
     let plugin = args.plugin.load(loaded.configuration.as_ref())?;
     let mut sides = vec![Side::new("kube-scheduler with Tutti", plugin.as_ref())];
     if plugin.is_none() {
@@ -91,12 +88,9 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Verdict, Fault> {
     }
     progress.finish();
     let timelines: Vec<Timeline> = sides.iter_mut().filter_map(|s| s.timeline.take()).collect();
-    if let Some(path) = &args.svg {
-        write_whole(path, svg(&timelines).as_bytes())?;
-    }
-    if let Some(path) = &args.trace {
-        write_whole(path, chrome_trace(&timelines).as_bytes())?;
-    }
+    let drawing = args.svg.as_deref().map(|path| (path, svg(&timelines)));
+    let trace = args.trace.as_deref().map(|path| (path, chrome_trace(&timelines)));
+    write_whole(drawing.into_iter().chain(trace))?;
     show(args, &sides, out)?;
     Ok(if held { Verdict::Good } else { Verdict::Failed })
 }

@@ -31,7 +31,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Verdict, Fault> {
     }
     let plugin = args.plugin.load(loaded.configuration.as_ref())?;
     let progress = Progress::new(loaded.scenarios.len() as u64);
-    let mut failed = 0;
+    let (mut failed, mut broken) = (0, 0);
     for (file, scenario) in loaded.scenarios {
         // What else was read, a cluster say, is part of every scenario.
         let one = Loaded {
@@ -41,8 +41,19 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Verdict, Fault> {
         };
         let plugin = plugin.as_ref().map(|p| run::Plugin { file: &p.file, wasm: &p.wasm, config: p.config.as_deref() });
         let setup = Setup { plugin, ..Setup::default() };
-        let tested = run::test(&one, &setup)?;
+        let tested = run::test(&one, &setup);
         progress.step();
+        let tested = match tested {
+            Ok(tested) => tested,
+            Err(problems) => {
+                broken += 1;
+                writeln!(out, "BROKEN  {file}")?;
+                for problem in &problems {
+                    writeln!(out, "        {problem}")?;
+                }
+                continue;
+            }
+        };
         if args.trace {
             write!(out, "{}", tested.trace)?;
         }
@@ -59,7 +70,10 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Verdict, Fault> {
     progress.finish();
     if failed > 0 {
         writeln!(out, "{failed} failed")?;
-        return Ok(Verdict::Failed);
     }
-    Ok(Verdict::Good)
+    match (broken, failed) {
+        (0, 0) => Ok(Verdict::Good),
+        (0, _) => Ok(Verdict::Failed),
+        _ => Err(Fault::Other(format!("{broken} of the scenarios could not be run"))),
+    }
 }

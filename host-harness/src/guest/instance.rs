@@ -156,9 +156,14 @@ impl Instance {
         };
         let mut store = Store::new(engine, state);
         store.limiter(|state| &mut state.limits);
-        let started = (|| {
+        let mut made = false;
+        let started: wasmtime::Result<_> = (|| {
             store.set_fuel(options.fuel_per_call)?;
-            let instance = module.instantiate(&mut store)?;
+            let instance = module.instantiate(&mut store).inspect_err(|error| {
+                // Neither the guest's own start section nor a limit of ours: the machine's.
+                made = error.is::<Trap>() || error.is::<WasmBacktrace>();
+            })?;
+            made = true;
             store.data_mut().memory = instance.get_memory(&mut store, MEMORY);
             if let Some(start) = instance.get_func(&mut store, "_start") {
                 start.typed::<(), ()>(&store)?.call(&mut store, ())?;
@@ -169,6 +174,10 @@ impl Instance {
             Ok(instance) => Some(instance),
             // A guest that exits well has started, only that no call reaches it any more.
             Err(_) if store.data().exited == Some(0) => None,
+            Err(error) if !made && !store.data().limits.refused => {
+                let why = error.root_cause().to_string();
+                return Err((Fault::NoRoom { instances: 0, why }, String::new()));
+            }
             Err(error) => return Err((fault(&error, &store), store.data_mut().take_output())),
         };
         store.data_mut().take_output();

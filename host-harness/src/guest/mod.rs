@@ -218,6 +218,13 @@ pub enum Fault {
     Fuel(u64),
     /// The guest wanted more than [`Options::memory_limit`] and then failed.
     Memory(usize),
+    /// The machine has no room for one more instance beside so many.
+    NoRoom {
+        /// Instances there are.
+        instances: usize,
+        /// The machine's own words.
+        why: String,
+    },
     /// The guest left by WASI `proc_exit`; its instance is closed for good, yet stays in the pool.
     Exited(u32),
     /// A new instance didn't start. The extension closes its whole runtime then: no call works any more.
@@ -252,6 +259,11 @@ impl fmt::Display for Fault {
             Self::Trap(what) => f.write_str(what),
             Self::Fuel(fuel) => write!(f, "used up its {fuel} units of fuel; the real scheduler would hang here"),
             Self::Memory(bytes) => write!(f, "wanted more than its {bytes} bytes of memory, and then failed"),
+            Self::NoRoom { instances, why } => write!(
+                f,
+                "no room for one more instance beside the {instances} there are, one for each pod past Permit: {why}; raise \
+                 the memory limit of the process, or vm.max_map_count, of which an instance takes two"
+            ),
             Self::Exited(code) => write!(f, "module closed with exit_code({code})"),
             Self::Instantiate(what) => write!(f, "a new instance didn't start, which closes them all: {what}"),
             Self::HostCrash(what) => write!(f, "the scheduler's process would crash: {what}"),
@@ -330,10 +342,17 @@ impl fmt::Debug for Guest {
     }
 }
 
+/// Address space that an instance starts with; its memory moves if it grows beyond.
+const RESERVED: u64 = 256 << 10;
+
 /// Compiles for this machine, deterministically: no threads, one NaN, fuel for every instruction.
+///
+/// Each pod held at Permit has an instance, tens of thousands at once in a large cluster. So an instance takes what it uses
+/// and not, as wasmtime's default, 4 GiB of address space and four of the 65,530 memory maps that Linux gives a process.
 static ENGINE: LazyLock<Result<Engine, String>> = LazyLock::new(|| {
     let mut config = Config::new();
     config.consume_fuel(true).cranelift_nan_canonicalization(true);
+    config.memory_reservation(RESERVED).memory_reservation_for_growth(0).memory_guard_size(0).memory_init_cow(false);
     Engine::new(&config).map_err(|e| e.to_string())
 });
 
@@ -378,7 +397,11 @@ impl Guest {
 
     fn start(&mut self) -> Result<Id, (Fault, String)> {
         let engine = self.module.module().engine();
-        let instance = Instance::start(engine, &self.module, self.exports, &self.options)?;
+        let mut instance = Instance::start(engine, &self.module, self.exports, &self.options);
+        if let Err((Fault::NoRoom { instances, .. }, _)) = &mut instance {
+            *instances = self.instances.len();
+        }
+        let instance = instance?;
         self.instances.push(instance);
         Ok(self.instances.len() - 1)
     }
