@@ -54,7 +54,7 @@ test: guests ## every test: Rust, scenarios, Go, end-to-end
 
 .PHONY: test-go
 test-go: guests ## Go unit tests (GOFLAGS=-race for the race detector, which builds Kubernetes anew)
-	$(GO) test $$($(GO) list ./... | grep -v /e2e)
+	$(GO) test -count=1 $$($(GO) list ./... | grep -v /e2e)
 
 .PHONY: e2e
 e2e: guests scheduler ## end-to-end tests against a real API server, etcd and scheduler
@@ -89,8 +89,9 @@ bench-scheduler: guests scheduler ## real scheduler: with the plugin, without it
 	bench/run.sh $(BENCH)
 
 .PHONY: generate
-generate: ## rewrite generated files: bridge messages (Rust, Go), golden vectors and traces
+generate: ## rewrite generated files: bridge messages (Rust, Go), the contract, golden vectors and traces
 	UPDATE_GENERATED=1 cargo test --locked -q -p kube-scheduler-abi --test generated
+	UPDATE_GENERATED=1 cargo test --locked -q -p kube-scheduler-sdk --all-features --test all contract
 	$(GO) generate ./...
 	UPDATE_GOLDEN=1 cargo test --locked -q -p tutti-harness
 

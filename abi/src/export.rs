@@ -164,7 +164,7 @@ impl ExportSet {
     }
 
     /// Whether the host loads a module with these exports: of the 31 ways to combine filter, score, reserve, permit and
-    /// bind, 23 are taken; prefilter alone is too.
+    /// bind, 23 are taken, whatever stands beside them. Without any of the five, prefilter is taken if it is all there is.
     #[must_use]
     pub const fn accepted(self) -> bool {
         // The host counts reserve and unreserve as one.
@@ -177,7 +177,7 @@ impl ExportSet {
             (f, s, true, true, true) => f == s,
             // Filter, reserve or permit, bind: only with score.
             (true, false, true, false, true) | (true, false, false, true, true) => false,
-            (false, false, false, false, false) => self.has(Export::PreFilter),
+            (false, false, false, false, false) => self.0 == Self::of(&[Export::PreFilter]).0,
             _ => true,
         }
     }
@@ -206,7 +206,7 @@ impl ExportSet {
         if !self.accepted() {
             return Err(ExportSetError::Refused { nearest: self.nearest() });
         }
-        if self.has(E::NormalizeScore) {
+        if self.has(E::NormalizeScore) && self.has(E::Score) {
             return Err(ExportSetError::NormalizeScore);
         }
         if self.has(E::Permit) {
@@ -224,10 +224,11 @@ impl ExportSet {
         if self.has(E::Filter) && !self.has(E::PostFilter) {
             return Err(ExportSetError::FilterWithoutPostFilter);
         }
+        // Not addpod and removepod: they come with prefilter, which every plugin has.
         let coupled = [
-            (E::AddPod, E::Filter),
             (E::PostFilter, E::Filter),
             (E::PreScore, E::Score),
+            (E::NormalizeScore, E::Score),
             (E::PreBind, E::Bind),
             (E::PostBind, E::Bind),
         ];

@@ -26,6 +26,7 @@ fn the_host_takes_23_of_31_combinations() {
     }
     assert_eq!(accepted, 23);
     assert!(ExportSet::of(&[E::PreFilter]).accepted(), "prefilter alone is a special case");
+    assert!(!ExportSet::of(&[E::PreFilter, E::Enqueue]).accepted(), "it is, if there is nothing else");
     assert!(!ExportSet::of(&[E::PostFilter]).accepted());
 }
 
@@ -61,6 +62,12 @@ fn faults_are_named() {
         (&whole, Ok(())),
         (&[Bind], Err(Fault::BindWithoutPermit)),
         (&[Score, NormalizeScore], Err(Fault::NormalizeScore)),
+        (&[PreFilter, Enqueue], Err(Fault::Refused { nearest: ExportSet::of(&[PreFilter, Enqueue, Filter]) })),
+        (
+            &[PreFilter, NormalizeScore, Reserve, Unreserve],
+            Err(Fault::Uncalled { export: NormalizeScore, needs: Score }),
+        ),
+        (&[Score, AddPod, RemovePod], Ok(())),
         (&[Score, PostFilter], Err(Fault::Uncalled { export: PostFilter, needs: Filter })),
         (&[Filter, PostFilter, PreScore], Err(Fault::Uncalled { export: PreScore, needs: Score })),
         (&[Score, PostBind], Err(Fault::Uncalled { export: PostBind, needs: Bind })),

@@ -296,8 +296,8 @@ pub fn config(bytes: &[u8]) {
     match (ours, serde_json::from_str::<Config>(text)) {
         (Ok(ours), Ok(theirs)) => assert_eq!(ours, theirs),
         (Err(_), Err(_)) => {}
-        // Deep nesting is refused earlier.
-        (Err(e), Ok(_)) if e.reason().contains("less nesting") => {}
+        // Deep nesting is refused earlier, and fields go by their names: a list of values is no object.
+        (Err(e), Ok(_)) if e.reason().contains("less nesting") || e.reason().contains("expected an object") => {}
         (ours, theirs) => panic!("{ours:?} against {theirs:?}"),
     }
 }

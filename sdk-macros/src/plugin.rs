@@ -26,8 +26,11 @@ const POINTS: [Point; 12] = [
     Point { name: "PostBind", exports: &[Export::PostBind] },
 ];
 
-/// Never called without another point of the author's own, since the default of that one is never reached.
-const NEEDS: [(&str, &str); 2] = [("PreFilterExtensions", "Filter"), ("PreScore", "Score")];
+/// Of no use without another point of the author's own, and why.
+const NEEDS: [(&str, &str, &str); 2] = [
+    ("PreFilterExtensions", "Filter", "tells Filter of pods that would join or leave the node"),
+    ("PreScore", "Score", "prepares Score and is never called without it"),
+];
 
 struct Input {
     plugin: Type,
@@ -98,14 +101,11 @@ fn named(input: &Input) -> syn::Result<ExportSet> {
             "the plugin has no extension point: name at least one, as in plugin!(MyPlugin: Filter)",
         ));
     }
-    for (point, needs) in NEEDS {
+    for (point, needs, why) in NEEDS {
         if let Some(ident) = seen.iter().find(|i| **i == point)
             && !seen.iter().any(|i| *i == needs)
         {
-            return Err(Error::new(
-                ident.span(),
-                format!("{point} is never called without {needs}: add {needs} and implement it"),
-            ));
+            return Err(Error::new(ident.span(), format!("{point} {why}: add {needs} and implement it")));
         }
     }
     Ok(set)
@@ -127,6 +127,11 @@ fn complete(named: ExportSet) -> ExportSet {
     // Of the sets with Permit the host takes those with Filter and Score, or with neither.
     if set.has(E::Permit) && set.has(E::Filter) != set.has(E::Score) {
         set = set.with(E::Filter).with(E::Score);
+    }
+    // The host wants one of five. Scoring that PreScore skips is the one that costs least.
+    let core = [E::Filter, E::Score, E::Reserve, E::Permit, E::Bind];
+    if !core.into_iter().any(|e| set.has(e)) && set != ExportSet::of(&[E::PreFilter]) {
+        set = set.with(E::Score);
     }
     // Without PostFilter the host answers Success for it, which switches preemption off.
     if set.has(E::Filter) {
@@ -228,8 +233,9 @@ mod tests {
 
     #[test]
     fn what_is_exported_beside_what_is_named() {
-        let cases: [(&[&str], &[&str]); 7] = [
-            (&["Enqueue"], &["enqueue", "prefilter"]),
+        let cases: [(&[&str], &[&str]); 8] = [
+            (&["PreFilter"], &["prefilter"]),
+            (&["Enqueue", "PreFilter"], &["enqueue", "prefilter", "prescore", "score"]),
             (&["Filter"], &["prefilter", "filter", "postfilter"]),
             (&["PostFilter"], &["prefilter", "filter", "postfilter"]),
             (&["Reserve"], &["prefilter", "reserve", "unreserve"]),
@@ -262,7 +268,7 @@ mod tests {
         for bits in 1..1_u32 << POINTS.len() {
             let points: Vec<&str> =
                 POINTS.iter().enumerate().filter(|(i, _)| bits & (1 << i) != 0).map(|(_, p)| p.name).collect();
-            let lacks = NEEDS.iter().any(|(point, needs)| points.contains(point) && !points.contains(needs));
+            let lacks = NEEDS.iter().any(|(point, needs, _)| points.contains(point) && !points.contains(needs));
             match expand(input(&points)) {
                 Ok(_) => {
                     assert!(!lacks, "{points:?}");

@@ -78,6 +78,7 @@
 //! | Filter | postfilter: Unschedulable, so that preemption goes on |
 //! | PostFilter | filter: every node passes |
 //! | Permit, PreBind, Bind or PostBind | reserve, unreserve, permit: pass; bind: Skip; postbind |
+//! | only Enqueue beside PreFilter | score, as the host wants more than that; PreScore skips scoring |
 //! | Filter or Score beside one of those | the other of the two: every node passes, PreScore skips scoring |
 //!
 //! NormalizeScore is refused: the host hands the scores back in the order of a Go map, so they land on wrong nodes. Answer

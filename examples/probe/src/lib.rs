@@ -1,10 +1,18 @@
 //! Logs all that a host tells a plugin, at every extension point: to see what a pod's life looks like from inside a guest,
 //! and to check a host against the contract (`kube_scheduler_sdk::testing::contract`).
 //!
-//! It changes nothing unless a pod's annotations ask for it: `probe/node` keeps the pod to a node and nominates it there,
-//! `probe/other` with `probe/reject` rejects the waiting pod of that uid.
+//! It changes nothing unless a pod's annotations ask for it:
+//!
+//! | annotation | asks for |
+//! |---|---|
+//! | `probe/answer` | this code, at every point that can answer it |
+//! | `probe/nodes` | PreFilter keeps the pod to these nodes (commas between them), PostFilter nominates the first |
+//! | `probe/score` | this score |
+//! | `probe/wait` | Permit holds the pod for so many milliseconds |
+//! | `probe/other` | Permit looks for the waiting pod of this uid, and rejects it if there is `probe/reject` |
 
 use core::fmt::Display;
+use core::time::Duration;
 
 use kube_scheduler_sdk::bridge::Bridge;
 use kube_scheduler_sdk::host::{Event, ObjectReference, node_score_list};
@@ -28,6 +36,29 @@ fn log(point: &str, pairs: &[(&str, &dyn Display)]) {
     klog::info("probe", &all);
 }
 
+/// The refusal that the pod asks for.
+fn answer(pod: Pod<'_>) -> Result<(), Status> {
+    const ASKED: &str = "the pod asked for it";
+    Err(match pod.annotation("probe/answer")? {
+        Some("Error") => Status::error(ASKED),
+        Some("Unschedulable") => Status::unschedulable(ASKED),
+        Some("UnschedulableAndUnresolvable") => Status::unresolvable(ASKED),
+        Some("Pending") => Status::pending(ASKED),
+        _ => return Ok(()),
+    })
+}
+
+/// Whether the pod asks to be skipped.
+fn skipped(pod: Pod<'_>) -> Result<bool, Status> {
+    Ok(pod.annotation("probe/answer")? == Some("Skip"))
+}
+
+/// A number that the pod asks for.
+fn number(pod: Pod<'_>, annotation: &str) -> Result<Option<i64>, Status> {
+    let Some(text) = pod.annotation(annotation)? else { return Ok(None) };
+    text.parse().map(Some).map_err(|e| Status::error(format!("annotation {annotation}: {e}")))
+}
+
 impl Plugin for Probe {
     fn new(config: &Config) -> Result<Self, Status> {
         Ok(Self { config: config.as_str()?.into(), bridge: Bridge::new(Vec::new()) })
@@ -36,8 +67,11 @@ impl Plugin for Probe {
 
 impl EnqueueExtensions for Probe {
     fn events_to_register(&self) -> Vec<ClusterEvent> {
-        log("Enqueue", &[("config", &self.config)]);
-        Vec::new()
+        log("enqueue", &[("config", &self.config)]);
+        vec![
+            ClusterEvent { resource: EventResource::Node, action: Action::ADD.or(Action::UPDATE_NODE_LABEL) },
+            ClusterEvent { resource: EventResource::Pod, action: Action::DELETE },
+        ]
     }
 }
 
@@ -50,7 +84,7 @@ impl PreFilterPlugin for Probe {
         };
         let requests = pod_requests(pod)?;
         log(
-            "PreFilter",
+            "prefilter",
             &[
                 ("pod", &pod.name()?),
                 ("namespace", &pod.namespace()?),
@@ -61,8 +95,10 @@ impl PreFilterPlugin for Probe {
                 ("bridge", &bridge),
             ],
         );
-        Ok(match pod.annotation("probe/node")? {
-            Some(node) => PreFilterResult::Nodes(vec![node.into()]),
+        answer(pod)?;
+        Ok(match pod.annotation("probe/nodes")? {
+            Some(nodes) => PreFilterResult::Nodes(nodes.split(',').map(str::to_owned).collect()),
+            None if skipped(pod)? => PreFilterResult::Skip,
             None => PreFilterResult::AllNodes,
         })
     }
@@ -70,13 +106,13 @@ impl PreFilterPlugin for Probe {
 
 impl PreFilterExtensions for Probe {
     fn add_pod(&self, cx: &TargetContext) -> Result<(), Status> {
-        log("AddPod", &[("target", &cx.target_pod()?.name()?), ("node", &cx.node_name()?)]);
-        Ok(())
+        log("addpod", &[("target", &cx.target_pod()?.name()?), ("node", &cx.node_name()?)]);
+        answer(cx.pod()?)
     }
 
     fn remove_pod(&self, cx: &TargetContext) -> Result<(), Status> {
-        log("RemovePod", &[("target", &cx.target_pod()?.name()?), ("node", &cx.node_name()?)]);
-        Ok(())
+        log("removepod", &[("target", &cx.target_pod()?.name()?), ("node", &cx.node_name()?)]);
+        answer(cx.pod()?)
     }
 }
 
@@ -88,7 +124,7 @@ impl FilterPlugin for Probe {
             images.push_str(&format!("{}={}/{};", image.name, image.size, image.num_nodes));
         }
         log(
-            "Filter",
+            "filter",
             &[
                 ("node", &node.name()?),
                 ("zone", &node.label("zone")?.unwrap_or("none")),
@@ -96,7 +132,7 @@ impl FilterPlugin for Probe {
                 ("images", &images),
             ],
         );
-        Ok(())
+        answer(cx.pod()?)
     }
 }
 
@@ -106,8 +142,12 @@ impl PostFilterPlugin for Probe {
         for (node, code) in cx.node_to_status_map()? {
             codes.push_str(&format!("{node}={};", code.name()));
         }
-        log("PostFilter", &[("codes", &codes)]);
-        match cx.pod()?.annotation("probe/node")? {
+        log("postfilter", &[("codes", &codes)]);
+        let pod = cx.pod()?;
+        if let Err(status) = answer(pod) {
+            return Ok(PostFilterResult::ClearNomination(status));
+        }
+        match pod.annotation("probe/nodes")?.and_then(|nodes| nodes.split(',').next()) {
             Some(node) => Ok(PostFilterResult::Nominate(node.into())),
             None => Err(Status::unschedulable("the probe makes no room")),
         }
@@ -116,26 +156,28 @@ impl PostFilterPlugin for Probe {
 
 impl PreScorePlugin for Probe {
     fn pre_score(&self, cx: &PreScoreContext) -> Result<PreScoreResult, Status> {
-        log("PreScore", &[("nodes", &cx.filtered_nodes()?.join(","))]);
-        Ok(PreScoreResult::Score)
+        log("prescore", &[("nodes", &cx.filtered_nodes()?.join(","))]);
+        answer(cx.pod()?)?;
+        Ok(if skipped(cx.pod()?)? { PreScoreResult::Skip } else { PreScoreResult::Score })
     }
 }
 
 impl ScorePlugin for Probe {
     fn score(&self, cx: &NodeContext) -> Result<i64, Status> {
-        log("Score", &[("node", &cx.node_name()?), ("scores", &node_score_list()?.len())]);
-        Ok(MIN_NODE_SCORE)
+        log("score", &[("node", &cx.node_name()?), ("scores", &node_score_list()?.len())]);
+        answer(cx.pod()?)?;
+        Ok(number(cx.pod()?, "probe/score")?.unwrap_or(MIN_NODE_SCORE))
     }
 }
 
 impl ReservePlugin for Probe {
     fn reserve(&self, cx: &NodeContext) -> Result<(), Status> {
-        log("Reserve", &[("node", &cx.node_name()?), ("assumed", &cx.pod()?.spec()?.node_name()?)]);
-        Ok(())
+        log("reserve", &[("node", &cx.node_name()?), ("assumed", &cx.pod()?.spec()?.node_name()?)]);
+        answer(cx.pod()?)
     }
 
     fn unreserve(&self, cx: &BindingContext) -> Result<(), Status> {
-        log("Unreserve", &[("pod", &cx.pod()?.name()?), ("node", &cx.node_name()?)]);
+        log("unreserve", &[("pod", &cx.pod()?.name()?), ("node", &cx.node_name()?)]);
         Ok(())
     }
 }
@@ -149,21 +191,26 @@ impl PermitPlugin for Probe {
             None => "not waiting".to_owned(),
         };
         let rejected = pod.annotation("probe/reject")?.is_some() && cx.reject_waiting_pod(other);
-        log("Permit", &[("node", &cx.node_name()?), ("other", &waits), ("rejected", &rejected)]);
-        Ok(PermitResult::Allow)
+        log("permit", &[("node", &cx.node_name()?), ("other", &waits), ("rejected", &rejected)]);
+        answer(pod)?;
+        Ok(match number(pod, "probe/wait")? {
+            Some(ms) => PermitResult::Wait(Duration::from_millis(ms.unsigned_abs())),
+            None => PermitResult::Allow,
+        })
     }
 }
 
 impl PreBindPlugin for Probe {
     fn pre_bind(&self, cx: &BindingContext) -> Result<(), Status> {
-        log("PreBind", &[("pod", &cx.pod()?.name()?), ("node", &cx.node_name()?)]);
-        Ok(())
+        log("prebind", &[("pod", &cx.pod()?.name()?), ("node", &cx.node_name()?)]);
+        answer(cx.pod()?)
     }
 }
 
 impl BindPlugin for Probe {
     fn bind(&self, cx: &BindingContext) -> Result<BindResult, Status> {
-        log("Bind", &[("pod", &cx.pod()?.name()?), ("node", &cx.node_name()?)]);
+        log("bind", &[("pod", &cx.pod()?.name()?), ("node", &cx.node_name()?)]);
+        answer(cx.pod()?)?;
         Ok(BindResult::Skip)
     }
 }
@@ -171,7 +218,7 @@ impl BindPlugin for Probe {
 impl PostBindPlugin for Probe {
     fn post_bind(&self, cx: &BindingContext) -> Result<(), Status> {
         let pod = cx.pod()?;
-        log("PostBind", &[("pod", &pod.name()?), ("node", &cx.node_name()?)]);
+        log("postbind", &[("pod", &pod.name()?), ("node", &cx.node_name()?)]);
         let regarding = ObjectReference {
             kind: "Pod",
             api_version: "v1",

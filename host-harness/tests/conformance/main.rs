@@ -1,9 +1,11 @@
 //! The guest host against the facts of the extension, by small guests in the text format. `{name}` in a guest stands for
 //! what a case puts there.
 
+mod contract;
 mod host;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use host::FakeHost;
 use host_harness::guest::{
@@ -59,6 +61,18 @@ fn constant(exports: &[(Export, i64)]) -> Vec<u8> {
 
 fn set(exports: ExportSet) -> Vec<u8> {
     constant(&exports.iter().map(|e| (e, 0)).collect::<Vec<_>>())
+}
+
+/// A guest that tools/build-guest built.
+fn built(name: &str) -> Option<Vec<u8>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../out/guest").join(name);
+    let bytes = std::fs::read(&path).ok();
+    assert!(
+        bytes.is_some() || std::env::var_os("CI").is_none(),
+        "{} is missing: run tools/build-guest first",
+        path.display()
+    );
+    bytes
 }
 
 /// How to call an export that reads by some import: the export, its result type, how to widen, and the other exports that
@@ -280,7 +294,7 @@ impl Write {
 
 const NAMES: Write = Write("result.node_names", "prefilter", "(result i32)", "(i32.const 0)", "");
 const EVENTS: Write =
-    Write("result.cluster_events", "enqueue", "", "", "(func (export \"prefilter\") (result i32) (i32.const 0))");
+    Write("result.cluster_events", "enqueue", "", "", "(func (export \"filter\") (result i32) (i32.const 0))");
 const REASON: Write = Write("result.status_reason", "prefilter", "(result i32)", "(i32.const 3)", "");
 const EVENTF: Write = Write("handle.eventrecorder.eventf", "prefilter", "(result i32)", "(i32.const 0)", "");
 
@@ -546,6 +560,7 @@ fn wrong_modules_are_refused_by_name() {
     };
     let memory = "(memory (export \"memory\") 1)";
     let prefilter = "(func (export \"prefilter\") (result i32) (i32.const 0))";
+    let bind = "(func (export \"bind\") (result i32) (i32.const 0))";
     for (text, want) in [
         (format!("(module {prefilter})"), "the module doesn't export its memory as \"memory\""),
         (
@@ -557,7 +572,7 @@ fn wrong_modules_are_refused_by_name() {
             "prefilter is exported as () -> (i64), it must be () -> (i32)",
         ),
         (
-            format!("(module {memory} {prefilter} (func (export \"postbind\") (param i32)))"),
+            format!("(module {memory} {bind} (func (export \"postbind\") (param i32)))"),
             "postbind is exported as (i32) -> (), it must be () -> ()",
         ),
         (

@@ -85,3 +85,9 @@ proptest! {
         fuzz::config(&bytes);
     }
 }
+
+/// What fuzzing found.
+#[test]
+fn found_before() {
+    fuzz::config(b"[]");
+}

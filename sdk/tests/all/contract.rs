@@ -1,44 +1,138 @@
 //! The contract of `testing::contract` on the fake host, and the imports and exports of the guest that it is about.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use kube_scheduler_abi::export::MEMORY;
 use kube_scheduler_abi::import::Shape;
-use kube_scheduler_abi::{Export, Import, ValueType};
-use kube_scheduler_sdk::testing::{FakeHost, Guest, contract};
+use kube_scheduler_abi::{Code, Export, ExportSet, Import, ValueType};
+use kube_scheduler_sdk::testing::contract::{self, Outcome};
+use kube_scheduler_sdk::testing::{FakeHost, Guest, Verdict};
 use probe::Probe;
+use serde_json::json;
 use wasmparser::{ExternalKind, FuncType, Parser, Payload, TypeRef, ValType};
 
 #[test]
 fn the_fake_host_keeps_it() {
     let host = contract::nodes().into_iter().fold(FakeHost::new(), FakeHost::node);
     let guest = Guest::<Probe>::new(host.waiting(&contract::waiting()).config(contract::CONFIG));
-    let (pod, target, node) = (contract::a_pod(), contract::target(), "n1");
-    for (i, (export, expected)) in contract::STEPS.iter().enumerate() {
-        match export {
-            Export::Enqueue => assert_eq!(guest.enqueue(), []),
-            Export::PreFilter => assert!(guest.pre_filter(&pod).0.is_success()),
-            Export::AddPod => assert!(guest.add_pod(&pod, &target, node).is_success()),
-            Export::RemovePod => assert!(guest.remove_pod(&pod, &target, node).is_success()),
-            Export::Filter => assert!(guest.filter(&pod, node).is_success()),
-            Export::PostFilter => assert!(!guest.post_filter(&pod, &contract::STATUSES).0.is_success()),
-            Export::PreScore => assert!(guest.pre_score(&pod, &contract::FILTERED).is_success()),
-            Export::Score => assert!(guest.score(&pod, node).0.is_success()),
-            Export::Reserve => assert!(guest.reserve(&pod, node).is_success()),
-            Export::Permit => assert!(guest.permit(&pod, node).0.is_success()),
-            Export::Unreserve => guest.unreserve(&pod, node),
-            Export::PreBind => assert!(guest.pre_bind(&pod, node).is_success()),
-            Export::Bind => assert!(!guest.bind(&pod, node).is_success()),
-            Export::PostBind => guest.post_bind(&pod, node),
+    let (target, node) = (contract::target(), contract::NODE);
+    contract::check(|step| {
+        let pod = step.pod();
+        let lines = guest.host().logs().len();
+        let none = || Verdict { code: Code::Success, reason: String::new() };
+        let (verdict, result) = match step.export {
+            Export::Enqueue => (none(), contract::events(&guest.enqueue())),
+            Export::PreFilter => {
+                let (verdict, nodes) = guest.pre_filter(&pod);
+                (verdict, contract::node_names(nodes))
+            }
+            Export::AddPod => (guest.add_pod(&pod, &target, node), String::new()),
+            Export::RemovePod => (guest.remove_pod(&pod, &target, node), String::new()),
+            Export::Filter => (guest.filter(&pod, node), String::new()),
+            Export::PostFilter => {
+                let (verdict, nominated) = guest.post_filter(&pod, &contract::STATUSES);
+                (verdict, contract::nomination(nominated))
+            }
+            Export::PreScore => (guest.pre_score(&pod, &contract::FILTERED), String::new()),
+            Export::Score => {
+                let (verdict, score) = guest.score(&pod, node);
+                (verdict, score.to_string())
+            }
+            Export::Reserve => (guest.reserve(&pod, node), String::new()),
+            Export::Permit => {
+                let (verdict, wait) = guest.permit(&pod, node);
+                (verdict, wait.as_millis().to_string())
+            }
+            Export::Unreserve => {
+                guest.unreserve(&pod, node);
+                (none(), String::new())
+            }
+            Export::PreBind => (guest.pre_bind(&pod, node), String::new()),
+            Export::Bind => (guest.bind(&pod, node), String::new()),
+            Export::PostBind => {
+                guest.post_bind(&pod, node);
+                (none(), String::new())
+            }
             Export::NormalizeScore => unreachable!("no guest of this SDK exports it"),
+        };
+        let log = guest.host().logs().split_off(lines);
+        Outcome {
+            code: verdict.code as i32,
+            reason: verdict.reason,
+            result,
+            log: log.into_iter().map(|line| line.pairs).collect(),
         }
-        let logs = guest.host().logs();
-        assert_eq!(logs.len(), i + 1, "{export:?} logs one line");
-        let pairs: Vec<_> = logs[i].pairs.iter().skip(1).map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        assert_eq!(pairs, *expected, "{export:?}");
-    }
+    });
     assert_eq!(guest.host().events().len(), 1);
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// `testdata/contract/FILE` is this value. `UPDATE_GENERATED=1 cargo test -p kube-scheduler-sdk --all-features` writes it.
+fn is_rendered(file: &str, value: &serde_json::Value) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/contract").join(file);
+    let fresh = format!("{value:#}\n");
+    if std::env::var_os("UPDATE_GENERATED").is_some() {
+        std::fs::write(&path, &fresh).expect("writable");
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(kept == fresh, "{} is stale: run this test with UPDATE_GENERATED=1", path.display());
+}
+
+#[test]
+fn the_list_for_other_languages_is_this_one() {
+    let nodes = contract::nodes().map(|node| hex(&node.to_bytes()));
+    let steps = contract::STEPS.iter().map(|step| {
+        json!({
+            "export": step.export.name(),
+            "pod": hex(&step.pod().to_bytes()),
+            "code": step.code as i32,
+            "reason": step.reason,
+            "result": step.result,
+            "log": step.log,
+        })
+    });
+    let list = json!({
+        "config": contract::CONFIG,
+        "nodes": nodes,
+        "target": hex(&contract::target().to_bytes()),
+        "waiting": hex(&contract::waiting().to_bytes()),
+        "node": contract::NODE,
+        "statuses": BTreeMap::from(contract::STATUSES.map(|(node, code)| (node, code as i32))),
+        "filtered": contract::FILTERED,
+        "steps": steps.collect::<Vec<_>>(),
+    });
+    is_rendered("probe.json", &list);
+}
+
+/// Every way to combine the five that the host looks at, alone and with what may stand beside them.
+#[test]
+fn the_export_sets_for_other_languages_are_the_abi_s() {
+    use Export as E;
+    let core: [&[E]; 5] = [&[E::Filter], &[E::Score], &[E::Reserve, E::Unreserve], &[E::Permit], &[E::Bind]];
+    let beside: [&[E]; 8] = [
+        &[],
+        &[E::PreFilter],
+        &[E::Enqueue, E::PreFilter],
+        &[E::PreFilter, E::AddPod, E::RemovePod],
+        &[E::PostFilter],
+        &[E::PreScore, E::NormalizeScore],
+        &[E::PreBind, E::PostBind],
+        &[E::Unreserve],
+    ];
+    let mut sets = Vec::new();
+    for bits in 0..1_u32 << core.len() {
+        for beside in beside {
+            let chosen = core.iter().enumerate().filter(|(i, _)| bits & (1 << i) != 0).map(|(_, e)| ExportSet::of(e));
+            let set = chosen.fold(ExportSet::of(beside), ExportSet::union);
+            let names: Vec<_> = set.iter().map(Export::name).collect();
+            sets.push(json!({ "exports": names.join(" "), "accepted": set.accepted() }));
+        }
+    }
+    is_rendered("exports.json", &json!(sets));
 }
 
 /// A built guest of this repository.
