@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -266,6 +268,53 @@ func call(t *testing.T, plugin framework.Plugin, h *handle, l *list, s *step) (s
 	}
 	t.Fatalf("no such export: %s", s.Export)
 	return nil, ""
+}
+
+// Guests of other toolchains answer here as in the harness (host-harness/tests/conformance/foreign.rs).
+func TestGuestsInOtherLanguagesRun(t *testing.T) {
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "job-7", UID: "u"}}
+	for _, file := range []string{"digit_as.wasm", "digit_c.wasm", "digit_zig.wasm"} {
+		plugin, err := load(t, filepath.Join("../../testdata/guests", file), "", &handle{})
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		filter := plugin.(interface {
+			framework.PreFilterPlugin
+			framework.FilterPlugin
+		})
+		if _, status := filter.PreFilter(context.Background(), nil, pod); !status.IsSuccess() {
+			t.Errorf("%s: prefilter: %v", file, status)
+		}
+		for name, want := range map[string]*framework.Status{
+			"node-27": nil,
+			"node-13": framework.NewStatus(framework.Unschedulable, "node-13 doesn't end in 7"),
+		} {
+			info := framework.NewNodeInfo()
+			info.SetNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+			if got := filter.Filter(context.Background(), nil, pod, info); got.Code() != want.Code() || got.Message() != want.Message() {
+				t.Errorf("%s: %s: got %v, want %v", file, name, got, want)
+			}
+		}
+	}
+}
+
+func TestGoGuestIsNotSetUp(t *testing.T) {
+	guest := filepath.Join(t.TempDir(), "guest.wasm")
+	build := exec.Command("go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-o", guest, "digit.go")
+	build.Dir = "../../testdata/guests/go"
+	build.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	plugin, err := load(t, guest, "", &handle{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "wasmexport function called before runtime initialization"
+	_, status := plugin.(framework.PreFilterPlugin).PreFilter(context.Background(), nil, &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}})
+	if !strings.Contains(status.Message(), want) {
+		t.Errorf("got %v, want: %s", status, want)
+	}
 }
 
 func TestTheExtensionTakesTheseExportSets(t *testing.T) {

@@ -22,6 +22,8 @@ pub struct HostBytes {
 
 impl HostBytes {
     /// Calls one of the host's reading functions, again with a larger buffer if it answers that it needs more.
+    // A copy per function would be some 3 KiB of a small plugin.
+    #[inline(never)]
     pub(crate) fn read(function: fn(&[u8], &mut [u8]) -> usize, key: &[u8]) -> Self {
         let mut bytes = Self::spare(INITIAL);
         loop {

@@ -21,8 +21,12 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Verdict, Fault> {
     let memory = found.memory.map_or("none exported".to_owned(), |m| format!("{} KiB at start, per instance", m >> 10));
     writeln!(out, "memory    {memory}")?;
     writeln!(out, "exports   {}", found.exports)?;
-    if !found.other_exports.is_empty() {
-        writeln!(out, "          never called: {}", found.other_exports.join(", "))?;
+    let (started, uncalled): (Vec<_>, Vec<_>) = found.other_exports.iter().partition(|name| *name == "_start");
+    if !started.is_empty() {
+        writeln!(out, "          run once at the start of an instance: _start")?;
+    }
+    if !uncalled.is_empty() {
+        writeln!(out, "          never called: {}", uncalled.into_iter().cloned().collect::<Vec<_>>().join(", "))?;
     }
     let imports: Vec<_> = found.imports.iter().map(|(module, name)| format!("{module}.{name}")).collect();
     writeln!(out, "imports   {}", if imports.is_empty() { "none".to_owned() } else { imports.join("\n          ") })?;

@@ -2,9 +2,11 @@
 //! what a case puts there.
 
 mod contract;
+mod foreign;
 mod host;
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use host::FakeHost;
@@ -13,7 +15,7 @@ use host_harness::guest::{
     PostFilter, Refusal, Status,
 };
 use kube_scheduler_abi::export::MEMORY;
-use kube_scheduler_abi::{Action, Export, ExportSet, ExportSetError, ValueType};
+use kube_scheduler_abi::{Action, Export, ExportSet, ExportSetError, Import, ValueType};
 
 const READ: &str = include_str!("read.wat");
 const READ_KEYED: &str = include_str!("read_keyed.wat");
@@ -29,7 +31,46 @@ const POD: Pod<'static> = Pod { uid: "u1", protobuf: b"the pod" };
 
 fn fill(guest: &str, values: &[(&str, &str)]) -> Vec<u8> {
     let text = values.iter().fold(guest.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value));
-    wat::parse_str(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+    let wasm = wat::parse_str(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    note(&wasm);
+    wasm
+}
+
+thread_local! {
+    /// What the guests of this thread import and export.
+    static USED: RefCell<(BTreeSet<Import>, ExportSet)> = RefCell::default();
+}
+
+fn note(wasm: &[u8]) {
+    if let Ok(found) = Inspection::of(wasm) {
+        USED.with_borrow_mut(|(imports, exports)| {
+            imports.extend(found.imports.iter().filter_map(|(module, name)| Import::find(module, name)));
+            *exports = exports.union(found.exports);
+        });
+    }
+}
+
+/// The guests below call whatever they import, and the tests whatever these export.
+#[test]
+fn every_import_and_export_is_in_the_suite() {
+    for test in [
+        values_are_read_in_two_phases,
+        nodes_and_images_are_read_by_name,
+        waiting_pods_are_rejected_and_read_by_uid,
+        node_names_are_nul_terminated,
+        cluster_events_are_pairs_of_words,
+        a_reason_that_cant_be_read_is_told_as_a_bug,
+        the_nominated_node_counts_in_override_mode_only,
+        events_are_recorded_repaired_or_as_the_extension_spoils_them,
+        normalized_scores_come_back_in_another_order,
+        log_drops_what_is_above_the_threshold_and_logs_what_is_below,
+        codes_pass_unchanged,
+    ] {
+        test();
+    }
+    let (imports, exports) = USED.take();
+    assert_eq!(imports, Import::ALL.iter().copied().collect());
+    assert_eq!(exports, ExportSet::of(Export::ALL), "{exports}");
 }
 
 fn load(guest: &str, values: &[(&str, &str)]) -> Guest {
@@ -56,7 +97,9 @@ fn constant(exports: &[(Export, i64)]) -> Vec<u8> {
             Some(ValueType::I64) => format!("(func (export \"{}\") (result i64) (i64.const {value}))", export.name()),
         })
         .collect();
-    wat::parse_str(format!("(module (memory (export \"{MEMORY}\") 1) {functions})")).expect("a module")
+    let wasm = wat::parse_str(format!("(module (memory (export \"{MEMORY}\") 1) {functions})")).expect("a module");
+    note(&wasm);
+    wasm
 }
 
 fn set(exports: ExportSet) -> Vec<u8> {
