@@ -7,10 +7,13 @@ use crate::wire::Message;
 /// What fits most pods; a larger reply makes the host be asked again.
 const INITIAL: usize = 2048;
 
+/// Buffers kept: a call reads a pod, a node and a name, and another pod where there is a target.
+const KEPT: usize = 4;
+
 thread_local! {
-    // One buffer for the next read. A Cell, not a RefCell: a trap in the middle must not leave a borrow behind, since the
-    // host goes on with the instance.
-    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    // Buffers for the next reads. A Cell, not a RefCell: a trap in the middle must not leave
+    // a borrow behind, since the host goes on with the instance.
+    static SPARE: Cell<Vec<Vec<u8>>> = const { Cell::new(Vec::new()) };
 }
 
 /// Bytes from the host, in a buffer that is used again when they are dropped.
@@ -38,7 +41,9 @@ impl HostBytes {
 
     /// A buffer of at least this size, of whatever content.
     pub(crate) fn spare(size: usize) -> Self {
-        let mut buffer = SPARE.take();
+        let mut spare = SPARE.take();
+        let mut buffer = spare.pop().unwrap_or_default();
+        SPARE.set(spare);
         if buffer.len() < size {
             buffer = vec![0; size];
         }
@@ -66,8 +71,11 @@ impl Deref for HostBytes {
 
 impl Drop for HostBytes {
     fn drop(&mut self) {
-        let spare = SPARE.take();
-        SPARE.set(if spare.len() < self.buffer.len() { core::mem::take(&mut self.buffer) } else { spare });
+        let mut spare = SPARE.take();
+        if spare.len() < KEPT {
+            spare.push(core::mem::take(&mut self.buffer));
+        }
+        SPARE.set(spare);
     }
 }
 

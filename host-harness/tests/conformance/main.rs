@@ -2,6 +2,7 @@
 //! what a case puts there.
 
 mod contract;
+mod costs;
 mod foreign;
 mod host;
 
