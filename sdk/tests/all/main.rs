@@ -10,4 +10,3 @@ mod host;
 mod points;
 mod quantity;
 mod readers;
-mod template;
