@@ -249,7 +249,7 @@ impl bridge::Cluster for Still {
         false
     }
 
-    fn node_free(&self, _: u32, _: &[String], _: Option<i32>) -> Vec<i64> {
+    fn nodes_free(&self, _: &[u32], _: &[String], _: Option<i32>) -> Vec<i64> {
         Vec::new()
     }
 

@@ -256,11 +256,15 @@ impl Cluster for Fake {
             && selector.into_iter().flatten().all(|(k, v)| node["metadata"]["labels"][k] == *v)
     }
 
-    fn node_free(&self, index: u32, resources: &[String], evict_below: Option<i32>) -> Vec<i64> {
-        let allocatable = &self.nodes[index as usize]["status"]["allocatable"];
+    fn nodes_free(&self, indices: &[u32], resources: &[String], evict_below: Option<i32>) -> Vec<i64> {
         let stays = |pod: &&Value| evict_below.is_none_or(|p| priority(pod) >= p);
-        let used = |name: &str| -> i64 { self.on_node(index).filter(stays).map(|pod| self.requests(pod, name)).sum() };
-        resources.iter().map(|name| quantity(name, &allocatable[name]) - used(name)).collect()
+        let used = |index: u32, name: &str| -> i64 {
+            self.on_node(index).filter(stays).map(|pod| self.requests(pod, name)).sum()
+        };
+        let free = |index: u32, name: &String| {
+            quantity(name, &self.nodes[index as usize]["status"]["allocatable"][name]) - used(index, name)
+        };
+        indices.iter().flat_map(|index| resources.iter().map(move |name| free(*index, name))).collect()
     }
 
     fn node_victims(&self, index: u32, resources: &[String], below: i32) -> Vec<Victim> {

@@ -66,9 +66,9 @@ pub trait Cluster {
     /// taints, unschedulable.
     fn node_admits(&self, index: u32, uid: &str) -> bool;
 
-    /// Allocatable less requested of each resource on the node at `index`, milli for cpu. With a priority, room held by
-    /// pods of a lower one counts as free.
-    fn node_free(&self, index: u32, resources: &[String], evict_below: Option<i32>) -> Vec<i64>;
+    /// Allocatable less requested of each resource, node by node, milli for cpu. With a priority, room held by pods of a
+    /// lower one counts as free.
+    fn nodes_free(&self, indices: &[u32], resources: &[String], evict_below: Option<i32>) -> Vec<i64>;
 
     /// The pods on the node at `index` of a priority below `priority`, in any order.
     fn node_victims(&self, index: u32, resources: &[String], priority: i32) -> Vec<Victim>;

@@ -23,8 +23,8 @@ pub(super) fn free(call: &v1::NodesFree, cluster: &dyn Cluster) -> Result<v1::No
         admitted: page.indices.len() as u32,
         ..Default::default()
     };
+    reply.free = cluster.nodes_free(&page.indices, &call.resources, call.evict_lower.then_some(call.priority));
     for index in page.indices {
-        reply.free.extend(cluster.node_free(index, &call.resources, call.evict_lower.then_some(call.priority)));
         if call.with_names {
             reply.names.push(cluster.node_name(index).to_owned());
         }
@@ -48,7 +48,7 @@ pub(super) fn victims(
             .sort_by(|a, b| (a.priority, Reverse(a.start_ms), &a.uid).cmp(&(b.priority, Reverse(b.start_ms), &b.uid)));
         v1::NodeVictims {
             name: cluster.node_name(index).to_owned(),
-            free: cluster.node_free(index, &call.resources, None),
+            free: cluster.nodes_free(&[index], &call.resources, None),
             victims: victims
                 .into_iter()
                 .map(|v| v1::Victim {

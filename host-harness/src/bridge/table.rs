@@ -746,7 +746,7 @@ mod tests {
             false
         }
 
-        fn node_free(&self, _: u32, _: &[String], _: Option<i32>) -> Vec<i64> {
+        fn nodes_free(&self, _: &[u32], _: &[String], _: Option<i32>) -> Vec<i64> {
             Vec::new()
         }
 

@@ -1,15 +1,30 @@
 //! KubeSchedulerConfiguration: which wasm plugin it loads, with which arguments, and whether the scheduler would register it.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value as Json;
 
 use super::document::{Error, Value};
 
-/// What a scheduler configuration says about its wasm plugin.
+/// What a scheduler configuration says about its wasm plugin, and of the rest what the harness heeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
-    /// The profile's scheduler name.
+    /// The scheduler name of the first profile that runs the plugin.
     pub scheduler: String,
+    /// All profiles by scheduler name, and whether each runs the plugin.
+    pub profiles: BTreeMap<String, bool>,
+    /// Weights of score plugins in that first profile.
+    pub weights: BTreeMap<String, i64>,
+    /// `percentageOfNodesToScore`, 0 for the default.
+    pub percentage_of_nodes_to_score: u32,
+    /// `podInitialBackoffSeconds`.
+    pub initial_backoff: Option<i64>,
+    /// `podMaxBackoffSeconds`.
+    pub max_backoff: Option<i64>,
+    /// What it sets and the harness doesn't heed.
+    pub notes: Vec<String>,
     /// The plugin's name.
     pub plugin: String,
     /// The file that `guestURL: file://…` names.
@@ -23,13 +38,19 @@ pub struct Configuration {
 struct ConfigurationText {
     #[serde(default)]
     profiles: Vec<Profile>,
+    percentage_of_nodes_to_score: Option<u32>,
+    pod_initial_backoff_seconds: Option<i64>,
+    pod_max_backoff_seconds: Option<i64>,
+    #[serde(default)]
+    extenders: Vec<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Profile {
     scheduler_name: Option<String>,
-    plugins: Option<std::collections::BTreeMap<String, PluginSet>>,
+    percentage_of_nodes_to_score: Option<u32>,
+    plugins: Option<BTreeMap<String, PluginSet>>,
     #[serde(default)]
     plugin_config: Vec<PluginConfig>,
 }
@@ -39,16 +60,15 @@ struct Profile {
 struct PluginSet {
     #[serde(default)]
     enabled: Vec<Plugin>,
-    #[serde(default, rename = "disabled")]
-    _disabled: Vec<Plugin>,
+    #[serde(default)]
+    disabled: Vec<Plugin>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Plugin {
     name: String,
-    #[serde(rename = "weight")]
-    _weight: Option<i32>,
+    weight: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -77,21 +97,56 @@ impl Configuration {
             return Err(Error::new(line, "apiVersion of a scheduler configuration is kubescheduler.config.k8s.io/v1"));
         }
         let text: ConfigurationText = document.read()?;
-        let mut found = None;
+        let mut found: Option<Self> = None;
+        let (mut profiles, mut notes) = (BTreeMap::new(), Vec::new());
         for (i, profile) in text.profiles.iter().enumerate() {
             let place = document.get("profiles").and_then(Value::as_list).and_then(|l| l.get(i)).unwrap_or(document);
+            let mut runs_it = false;
             for (j, config) in profile.plugin_config.iter().enumerate() {
                 let place = place.get("pluginConfig").and_then(Value::as_list).and_then(|l| l.get(j)).unwrap_or(place);
                 if config.args.get("guestURL").is_none() {
+                    notes.push(format!("pluginConfig of {}: not simulated, its defaults hold", config.name));
                     continue;
                 }
-                if found.is_some() {
-                    return Err(Error::new(place.line, "a second wasm plugin; the harness runs one"));
+                let this = Self::of_plugin(profile, config, place)?;
+                let same = |first: &Self| {
+                    (&first.plugin, &first.guest_file, &first.guest_config)
+                        == (&this.plugin, &this.guest_file, &this.guest_config)
+                };
+                if !found.as_ref().is_none_or(same) {
+                    return Err(Error::new(place.line, "a second wasm plugin, or other arguments; the harness runs one"));
                 }
-                found = Some(Self::of_plugin(profile, config, place)?);
+                found.get_or_insert(this);
+                runs_it = true;
+            }
+            if profiles.insert(profile.name(), runs_it).is_some() {
+                return Err(Error::new(place.line, format!("a second profile of schedulerName {}", profile.name())));
+            }
+            for (point, set) in profile.plugins.iter().flatten() {
+                let disabled: Vec<_> = set.disabled.iter().map(|p| p.name.as_str()).filter(|name| *name != "*").collect();
+                if !disabled.is_empty() {
+                    let disabled = disabled.join(", ");
+                    notes.push(format!("{disabled} disabled at {point}: not simulated, they run all the same"));
+                }
             }
         }
-        found.ok_or_else(|| Error::new(document.line, "no pluginConfig has args.guestURL, so no wasm plugin is loaded"))
+        if !text.extenders.is_empty() {
+            notes.push("extenders: not simulated".to_owned());
+        }
+        let message = "no pluginConfig has args.guestURL, so no wasm plugin is loaded";
+        let found = found.ok_or_else(|| Error::new(document.line, message))?;
+        let percentage = match found.percentage_of_nodes_to_score {
+            0 => text.percentage_of_nodes_to_score.unwrap_or(0),
+            of_profile => of_profile,
+        };
+        Ok(Self {
+            profiles,
+            notes,
+            percentage_of_nodes_to_score: percentage,
+            initial_backoff: text.pod_initial_backoff_seconds,
+            max_backoff: text.pod_max_backoff_seconds,
+            ..found
+        })
     }
 
     fn of_plugin(profile: &Profile, config: &PluginConfig, place: &Value) -> Result<Self, Error> {
@@ -154,8 +209,26 @@ impl Configuration {
                 format!("unknown argument {unknown}; the extension reads {}", known[..4].join(", ")),
             ));
         }
-        let scheduler = profile.scheduler_name.clone().unwrap_or_else(|| "default-scheduler".to_owned());
-        Ok(Self { scheduler, plugin: name.clone(), guest_file, guest_config })
+        let weights = points().filter(|(point, _)| matches!(point.as_str(), "score" | "multiPoint"));
+        let weights = weights.flat_map(|(_, set)| &set.enabled).filter_map(|p| Some((p.name.clone(), p.weight?)));
+        Ok(Self {
+            scheduler: profile.name(),
+            profiles: BTreeMap::new(),
+            weights: weights.filter(|(_, weight)| *weight != 0).collect(),
+            percentage_of_nodes_to_score: profile.percentage_of_nodes_to_score.unwrap_or(0),
+            initial_backoff: None,
+            max_backoff: None,
+            notes: Vec::new(),
+            plugin: name.clone(),
+            guest_file,
+            guest_config,
+        })
+    }
+}
+
+impl Profile {
+    fn name(&self) -> String {
+        self.scheduler_name.clone().unwrap_or_else(|| "default-scheduler".to_owned())
     }
 }
 
@@ -200,5 +273,46 @@ mod tests {
         }
         let good = read(multi, &format!("{url}      guestConfig: '{{\"a\": 1}}'\n")).unwrap();
         assert_eq!((good.guest_file.as_str(), good.guest_config.as_deref()), ("/plugin.wasm", Some("{\"a\": 1}")));
+    }
+
+    #[test]
+    fn profiles_and_settings_are_heeded_or_told() {
+        let profile = |name: &str, more: &str| {
+            format!(
+                "- schedulerName: {name}\n  plugins: {{multiPoint: {{enabled: [{{name: Tutti, weight: 3}}]}}}}\n  pluginConfig:\n  \
+                 - {{name: Tutti, args: {{guestURL: 'file:///plugin.wasm'}}}}\n{more}"
+            )
+        };
+        let read = |profiles: &str| {
+            let text = format!(
+                "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\npercentageOfNodesToScore: 7\n\
+                 podMaxBackoffSeconds: 5\nextenders: [{{urlPrefix: x}}]\nprofiles:\n{profiles}"
+            );
+            Configuration::read(&parse(&text).unwrap()[0]).map_err(|e| e.to_string())
+        };
+        let plain = "- schedulerName: plain\n  plugins: {score: {disabled: [{name: ImageLocality}]}}\n  pluginConfig:\n  \
+                     - {name: NodeResourcesFit, args: {}}\n";
+        let two = format!("{}{plain}{}", profile("gangs", ""), profile("more", "  percentageOfNodesToScore: 9\n"));
+        let good = read(&two).unwrap();
+        let names: Vec<_> = good.profiles.iter().map(|(name, runs_it)| (name.as_str(), *runs_it)).collect();
+        assert_eq!((good.scheduler.as_str(), names), ("gangs", vec![("gangs", true), ("more", true), ("plain", false)]));
+        assert_eq!((good.percentage_of_nodes_to_score, good.max_backoff, good.weights["Tutti"]), (7, Some(5), 3));
+        assert_eq!(
+            good.notes,
+            [
+                "pluginConfig of NodeResourcesFit: not simulated, its defaults hold",
+                "ImageLocality disabled at score: not simulated, they run all the same",
+                "extenders: not simulated",
+            ]
+        );
+        let other = profile("b", "").replace("plugin.wasm", "other.wasm");
+        for (profiles, want) in [
+            (format!("{}{other}", profile("a", "")), "a second wasm plugin, or other arguments"),
+            (profile("a", "") + &profile("a", ""), "a second profile of schedulerName a"),
+            (plain.to_owned(), "no pluginConfig has args.guestURL"),
+        ] {
+            let error = read(&profiles).unwrap_err();
+            assert!(error.contains(want), "{error}\nwanted {want}");
+        }
     }
 }

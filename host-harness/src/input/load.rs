@@ -138,7 +138,8 @@ struct Loader {
     /// Where each object was first seen.
     seen: BTreeMap<(String, String, String), Origin>,
     workloads: Vec<Arrival>,
-    without_part: BTreeMap<&'static str, usize>,
+    /// Objects left out, by kind, and why.
+    left_out: BTreeMap<(&'static str, &'static str), usize>,
 }
 
 impl Loader {
@@ -233,8 +234,13 @@ impl Loader {
         if bad {
             return;
         }
-        if kind.used == Use::NoPart {
-            *self.without_part.entry(kind.kind).or_default() += 1;
+        let left_out = match kind.used {
+            Use::NoPart => Some(""),
+            Use::NotSimulated(what) => Some(what),
+            Use::Modelled | Use::Workload => None,
+        };
+        if let Some(why) = left_out {
+            *self.left_out.entry((kind.kind, why)).or_default() += 1;
             return;
         }
         let text = |path: &[&str]| document.at(path).and_then(Value::as_str);
@@ -280,9 +286,13 @@ impl Loader {
             return Err(self.problems);
         }
         super::workload::expand(&mut self.loaded, &self.workloads);
-        for (kind, count) in &self.without_part {
-            self.loaded.notes.push(format!("{count} {kind}: has no part in scheduling, left out"));
+        for ((kind, why), count) in &self.left_out {
+            self.loaded.notes.push(match *why {
+                "" => format!("{count} {kind}: has no part in scheduling, left out"),
+                why => format!("{count} {kind}: not simulated: {why}"),
+            });
         }
+        self.loaded.notes.extend(super::limits::of(&self.loaded));
         Ok(self.loaded)
     }
 }

@@ -3,6 +3,7 @@
 pub mod config;
 pub mod document;
 pub mod duration;
+mod limits;
 mod load;
 pub mod strict;
 mod workload;

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::{apps, batch, core, policy, scheduling};
+use k8s_openapi::api::{apps, batch, core, policy, scheduling, storage};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
@@ -19,6 +19,8 @@ pub enum Use {
     Modelled,
     /// Its controller would make pods of it.
     Workload,
+    /// It has a part in scheduling that the harness doesn't play: what lacks.
+    NotSimulated(&'static str),
     /// It has no part in scheduling.
     NoPart,
 }
@@ -47,13 +49,31 @@ pub const KINDS: &[Kind] = &[
     kind::<Custom<VolcanoPodGroupSpec>>("scheduling.volcano.sh/v1beta1", "PodGroup", true, Use::Modelled),
     kind::<Custom<QueueSpec>>("scheduling.volcano.sh/v1beta1", "Queue", false, Use::Modelled),
     kind::<core::v1::Namespace>("v1", "Namespace", false, Use::Modelled),
+    kind::<core::v1::Service>("v1", "Service", true, Use::Modelled),
+    kind::<core::v1::PersistentVolumeClaim>("v1", "PersistentVolumeClaim", true, Use::Modelled),
+    kind::<core::v1::PersistentVolume>("v1", "PersistentVolume", false, Use::Modelled),
+    kind::<storage::v1::StorageClass>("storage.k8s.io/v1", "StorageClass", false, Use::Modelled),
     kind::<batch::v1::Job>("batch/v1", "Job", true, Use::Workload),
+    kind::<core::v1::ReplicationController>("v1", "ReplicationController", true, Use::Workload),
     kind::<apps::v1::ReplicaSet>("apps/v1", "ReplicaSet", true, Use::Workload),
     kind::<apps::v1::Deployment>("apps/v1", "Deployment", true, Use::Workload),
     kind::<apps::v1::StatefulSet>("apps/v1", "StatefulSet", true, Use::Workload),
+    kind::<IgnoredAny>("apps/v1", "DaemonSet", true, Use::NotSimulated(NO_PODS)),
+    kind::<IgnoredAny>("batch/v1", "CronJob", true, Use::NotSimulated(NO_PODS)),
+    kind::<IgnoredAny>("storage.k8s.io/v1", "CSINode", false, Use::NotSimulated("limits of volumes per node")),
+    kind::<IgnoredAny>("storage.k8s.io/v1", "CSIStorageCapacity", true, Use::NotSimulated("capacity of storage")),
+    kind::<IgnoredAny>("resource.k8s.io/v1beta1", "ResourceClaim", true, Use::NotSimulated(DYNAMIC)),
+    kind::<IgnoredAny>("resource.k8s.io/v1beta1", "ResourceClaimTemplate", true, Use::NotSimulated(DYNAMIC)),
+    kind::<IgnoredAny>("resource.k8s.io/v1beta1", "ResourceSlice", false, Use::NotSimulated(DYNAMIC)),
+    kind::<IgnoredAny>("resource.k8s.io/v1beta1", "DeviceClass", false, Use::NotSimulated(DYNAMIC)),
+    kind::<IgnoredAny>("v1", "LimitRange", true, Use::NotSimulated("its defaults; pods of a dump have them")),
+    kind::<IgnoredAny>("v1", "ResourceQuota", true, Use::NotSimulated("quota at admission")),
+    kind::<IgnoredAny>("node.k8s.io/v1", "RuntimeClass", false, Use::NotSimulated("its overhead; pods of a dump have it")),
+    kind::<IgnoredAny>("storage.k8s.io/v1", "CSIDriver", false, Use::NoPart),
+    kind::<IgnoredAny>("storage.k8s.io/v1", "VolumeAttachment", false, Use::NoPart),
+    kind::<IgnoredAny>("apps/v1", "ControllerRevision", true, Use::NoPart),
     kind::<IgnoredAny>("v1", "ConfigMap", true, Use::NoPart),
     kind::<IgnoredAny>("v1", "Secret", true, Use::NoPart),
-    kind::<IgnoredAny>("v1", "Service", true, Use::NoPart),
     kind::<IgnoredAny>("v1", "ServiceAccount", true, Use::NoPart),
     kind::<IgnoredAny>("v1", "Endpoints", true, Use::NoPart),
     kind::<IgnoredAny>("v1", "Event", true, Use::NoPart),
@@ -69,6 +89,9 @@ pub const KINDS: &[Kind] = &[
     kind::<IgnoredAny>("coordination.k8s.io/v1", "Lease", true, Use::NoPart),
     kind::<IgnoredAny>("apiextensions.k8s.io/v1", "CustomResourceDefinition", false, Use::NoPart),
 ];
+
+const NO_PODS: &str = "its controller; give its pods";
+const DYNAMIC: &str = "dynamic resource allocation";
 
 const fn kind<T: DeserializeOwned>(api_version: &'static str, kind: &'static str, namespaced: bool, used: Use) -> Kind {
     Kind {
@@ -94,7 +117,8 @@ pub fn kind_of(object: &Value) -> Result<&'static Kind, Error> {
         let line = object.get("kind").map(|v| v.line);
         let versions: Vec<_> = KINDS.iter().filter(|k| k.kind == kind).map(|k| k.api_version).collect();
         let message = if versions.is_empty() {
-            let known: Vec<_> = KINDS.iter().filter(|k| k.used != Use::NoPart).map(|k| k.kind).collect();
+            let read = |k: &&Kind| matches!(k.used, Use::Modelled | Use::Workload);
+            let known: Vec<_> = KINDS.iter().filter(read).map(|k| k.kind).collect();
             let mut known = known;
             known.dedup();
             format!("unknown kind {kind} of {api_version}; read are {}", known.join(", "))
@@ -198,7 +222,7 @@ mod tests {
             ),
             (pod("  containers: []\n  priority: high\n"), vec!["line 7: invalid type: string \"high\", expected i32"]),
             ("apiVersion: v1\nkind: Pd\n".to_owned(), vec![
-                "line 2: unknown kind Pd of v1; read are Node, Pod, PriorityClass, PodDisruptionBudget, PodGroup, Queue, Namespace, Job, ReplicaSet, Deployment, StatefulSet",
+                "line 2: unknown kind Pd of v1; read are Node, Pod, PriorityClass, PodDisruptionBudget, PodGroup, Queue, Namespace, Service, PersistentVolumeClaim, PersistentVolume, StorageClass, Job, ReplicationController, ReplicaSet, Deployment, StatefulSet",
             ]),
             ("apiVersion: v1\nkind: PodGroup\n".to_owned(), vec![
                 "line 2: PodGroup of v1 is not read; use scheduling.x-k8s.io/v1alpha1 or scheduling.volcano.sh/v1beta1",

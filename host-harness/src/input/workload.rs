@@ -28,9 +28,29 @@ pub(super) fn expand(loaded: &mut Loaded, workloads: &[Arrival]) {
                 object["metadata"]["name"].as_str().unwrap_or_default()
             ));
         }
+        // Its selector says which pods belong together, where the scheduler spreads them by default.
+        if let Some(controller) = controller(object) {
+            loaded.arrivals.push(Arrival { object: controller, ..workload.clone() });
+        }
         for index in 0..count {
             loaded.arrivals.push(Arrival { object: pod(object, index), ..workload.clone() });
         }
+    }
+}
+
+/// The object that the pods are owned by, if the scheduler reads it: a Deployment's pods are its ReplicaSet's.
+fn controller(workload: &Json) -> Option<Json> {
+    let (version, kind) = owner_kind(workload);
+    let meta = json!({"name": workload["metadata"]["name"], "namespace": workload["metadata"]["namespace"]});
+    let selector = &workload["spec"]["selector"];
+    (kind != "Job").then(|| json!({"apiVersion": version, "kind": kind, "metadata": meta, "spec": {"selector": selector}}))
+}
+
+/// API version and kind of the pods' owner.
+fn owner_kind(workload: &Json) -> (&Json, &str) {
+    match workload["kind"].as_str().unwrap_or_default() {
+        "Deployment" => (&workload["apiVersion"], "ReplicaSet"),
+        kind => (&workload["apiVersion"], kind),
     }
 }
 
@@ -60,9 +80,9 @@ fn pod(workload: &Json, index: u64) -> Json {
     }
     metadata["name"] = json!(format!("{name}-{index}"));
     metadata["namespace"] = meta["namespace"].clone();
-    let api_version = &workload["apiVersion"];
+    let (version, kind) = owner_kind(workload);
     metadata["ownerReferences"] = json!([{
-        "apiVersion": api_version, "kind": workload["kind"], "name": name, "controller": true,
+        "apiVersion": version, "kind": kind, "name": name, "controller": true,
         "uid": meta["uid"].as_str().unwrap_or_default(),
     }]);
     if workload["kind"] == "Job" {

@@ -14,9 +14,9 @@ mod time;
 pub use meta::{ObjectMeta, OwnerReference};
 pub use node::{ContainerImage, Node, NodeCondition, NodeSpec, NodeStatus, Taint};
 pub use pod::{
-    Affinity, Container, ContainerPort, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod,
-    PodAffinity, PodAffinityTerm, PodCondition, PodSchedulingGate, PodSpec, PodStatus, PreferredSchedulingTerm,
-    ResourceRequirements, Toleration, TopologySpreadConstraint, WeightedPodAffinityTerm,
+    Affinity, Container, ContainerPort, EphemeralVolumeSource, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod,
+    PersistentVolumeClaimTemplate, PersistentVolumeClaimVolumeSource, PodAffinity, PodAffinityTerm, PodCondition, PodSchedulingGate, PodSpec, PodStatus, PreferredSchedulingTerm,
+    ResourceRequirements, Toleration, TopologySpreadConstraint, Volume, VolumeSource, WeightedPodAffinityTerm,
 };
 pub use quantity::Quantity;
 pub use requests::{non_zero_requests, pod_requests};

@@ -14,6 +14,7 @@ messages! {
 
     /// `spec` of a pod.
     PodSpec {
+        volumes: Vec<Volume> = [message, repeated, tag = "1"],
         containers: Vec<Container> = [message, repeated, tag = "2"],
         restart_policy: String = [string, tag = "3"],
         termination_grace_period_seconds: Option<i64> = [int64, optional, tag = "4"],
@@ -31,6 +32,35 @@ messages! {
         topology_spread_constraints: Vec<TopologySpreadConstraint> = [message, repeated, tag = "33"],
         scheduling_gates: Vec<PodSchedulingGate> = [message, repeated, tag = "38"],
         resources: Option<ResourceRequirements> = [message, optional, tag = "40"],
+    }
+
+    /// A volume, as far as a claim stands behind it.
+    Volume {
+        name: String = [string, tag = "1"],
+        #[serde(flatten)]
+        source: VolumeSource = [message, required, tag = "2"],
+    }
+
+    /// What is behind a volume.
+    VolumeSource {
+        persistent_volume_claim: Option<PersistentVolumeClaimVolumeSource> = [message, optional, tag = "10"],
+        ephemeral: Option<EphemeralVolumeSource> = [message, optional, tag = "29"],
+    }
+
+    /// A claim of the pod's namespace.
+    PersistentVolumeClaimVolumeSource {
+        claim_name: String = [string, tag = "1"],
+        read_only: bool = [bool, tag = "2"],
+    }
+
+    /// A claim made for the pod, `POD-VOLUME`.
+    EphemeralVolumeSource {
+        volume_claim_template: Option<PersistentVolumeClaimTemplate> = [message, optional, tag = "1"],
+    }
+
+    /// What such a claim is made of.
+    PersistentVolumeClaimTemplate {
+        metadata: ObjectMeta = [message, required, tag = "1"],
     }
 
     /// `status` of a pod.

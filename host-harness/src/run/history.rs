@@ -120,8 +120,8 @@ impl History {
                 What::Bound { pod, node } => self.story(pod).open(node, now, false),
                 What::Finished { pod, .. } => self.ended(pod, now),
                 What::Evicted { pod, .. } => {
+                    // It keeps its room until it has stopped, and is deleted.
                     self.evictions.push((Millis(now), pod.clone()));
-                    self.ended(pod, now);
                 }
                 What::Deleted { object } => {
                     if let Some((namespace, name)) = object.strip_prefix("pod/").and_then(|o| o.split_once('/')) {

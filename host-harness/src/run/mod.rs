@@ -8,6 +8,8 @@ mod observe;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use serde_json::Value as Json;
+
 use self::agenda::{Agenda, Entry};
 use self::collective::Collectives;
 use self::history::History;
@@ -131,6 +133,13 @@ impl<'a> Run<'a> {
         if let Some(configuration) = configuration {
             config.scheduler_name.clone_from(&configuration.scheduler);
             config.plugin_name.clone_from(&configuration.plugin);
+            config.other_profiles.clone_from(&configuration.profiles);
+            config.other_profiles.remove(&configuration.scheduler);
+            config.weights.clone_from(&configuration.weights);
+            config.percentage_of_nodes_to_score = configuration.percentage_of_nodes_to_score;
+            let ms = |seconds: Option<i64>, default: i64| seconds.map_or(default, |s| s.saturating_mul(1000));
+            config.backoff_initial_ms = ms(configuration.initial_backoff, config.backoff_initial_ms);
+            config.backoff_max_ms = ms(configuration.max_backoff, config.backoff_max_ms);
         }
         let start =
             setup.plugin.map(|plugin| start(plugin, scenario.and_then(|s| s.config.as_deref()), setup.instances));
@@ -253,13 +262,17 @@ impl<'a> Run<'a> {
             }
             Entry::CollectiveLate(name, start) => {
                 for object in self.collectives.late(&name, start) {
-                    let (namespace, pod) =
-                        (object["metadata"]["namespace"].as_str(), object["metadata"]["name"].as_str());
-                    push(scheduler::Action::Delete(scheduler::ObjectRef::pod(
-                        namespace.unwrap_or_default(),
-                        pod.unwrap_or_default(),
-                    )));
-                    push(scheduler::Action::Create { object, runs_ms: None });
+                    let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
+                    let (namespace, pod) = (text(&object["metadata"]["namespace"]), text(&object["metadata"]["name"]));
+                    push(scheduler::Action::Delete(scheduler::ObjectRef::pod(&namespace, &pod)));
+                    // The name is free when the old pod has stopped.
+                    match object["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(0) {
+                        0 => push(scheduler::Action::Create { object, runs_ms: None }),
+                        grace => {
+                            let at = Millis(now.0.saturating_add(grace.saturating_mul(1000)));
+                            self.agenda.add(at, Entry::Create { object, runs: None });
+                        }
+                    }
                 }
             }
         }

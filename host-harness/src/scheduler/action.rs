@@ -21,13 +21,20 @@ impl ObjectRef {
     /// A pod.
     #[must_use]
     pub fn pod(namespace: &str, name: &str) -> Self {
-        Self { group: String::new(), kind: "Pod".to_owned(), namespace: namespace.to_owned(), name: name.to_owned() }
+        Self::core("Pod", namespace, name)
     }
 
     /// A node.
     #[must_use]
     pub fn node(name: &str) -> Self {
-        Self { group: String::new(), kind: "Node".to_owned(), namespace: String::new(), name: name.to_owned() }
+        Self::core("Node", "", name)
+    }
+
+    /// An object of the core group.
+    #[must_use]
+    pub fn core(kind: &str, namespace: &str, name: &str) -> Self {
+        let (kind, namespace, name) = (kind.to_owned(), namespace.to_owned(), name.to_owned());
+        Self { group: String::new(), kind, namespace, name }
     }
 
     /// The object that a manifest describes.

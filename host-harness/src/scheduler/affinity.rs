@@ -7,7 +7,7 @@ use kube_scheduler_abi::Code;
 use super::event::plugin;
 use super::filter::{Failure, Reason, with_label_keys};
 use super::pod::PodInfo;
-use crate::objects::{Node, PodAffinityTerm};
+use crate::objects::{LabelSelector, Node, PodAffinityTerm};
 
 /// How many pods match, by topology key and value.
 type Counts = HashMap<(String, String), i64>;
@@ -29,8 +29,8 @@ pub(super) fn matches(owner: &PodInfo, term: &PodAffinityTerm, other: &PodInfo) 
     let in_namespace = if term.namespaces.is_empty() && term.namespace_selector.is_none() {
         *namespace == owner.pod.metadata.namespace
     } else {
-        // An empty namespace selector stands for all namespaces; labels of namespaces aren't kept.
-        term.namespaces.contains(namespace) || term.namespace_selector.as_ref().is_some_and(|s| s.matches(&[].into()))
+        let selected = |s: &LabelSelector| s.matches(&other.namespace_labels.borrow());
+        term.namespaces.contains(namespace) || term.namespace_selector.as_ref().is_some_and(selected)
     };
     let labels = &owner.pod.metadata.labels;
     let selector =

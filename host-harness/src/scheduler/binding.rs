@@ -52,7 +52,7 @@ impl Simulator {
         let core = &mut self.world.core;
         let now = core.now;
         core.pod_mut(id).released_ms = Some(now);
-        if self.implements(Export::PreBind) {
+        if self.implements(id, Export::PreBind) {
             let name = self.world.core.config.plugin_name.clone();
             let answer = self.with_assumed(id, node, |simulator, pod, node| {
                 simulator.call(|p, w| p.prebind(w, pod, node)).unwrap_or_else(|status| status)
@@ -93,7 +93,7 @@ impl Simulator {
         let core = &mut self.world.core;
         let name = core.node(node).name.to_string();
         let entry = core.pod(id);
-        let key = entry.key.clone();
+        let (key, info) = (entry.key.clone(), Rc::clone(&entry.info));
         let failures = core.fail_binds.get(&key).copied().unwrap_or(0);
         let refusal = if !entry.exists {
             Some(format!("pods \"{}\" not found", key.name()))
@@ -120,10 +120,11 @@ impl Simulator {
             name.clone_into(&mut pod.spec.node_name);
             set_condition(pod, "PodScheduled", "True", "", "", now);
         });
+        core.bind_volumes(&info, node);
         core.plan(core.now, 1, Task::Run(id));
         let note = format!("Successfully assigned {key} to {name}");
         core.record_pod(id, "Normal", "Scheduled", &note);
-        if self.implements(Export::PostBind) {
+        if self.implements(id, Export::PostBind) {
             // The framework goes on whatever the guest answers; a fault is in the trace.
             let _gone_on =
                 self.with_assumed(id, node, |simulator, pod, node| simulator.call(|p, w| p.postbind(w, pod, node)));
@@ -133,13 +134,14 @@ impl Simulator {
 
     /// A pod that was assumed gives its node up: Unreserve, and back to the queue.
     fn give_up(&mut self, id: PodId, node: NodeId, failed: Failed) {
-        self.with_assumed(id, node, |simulator, pod, node| simulator.unreserve(pod, node));
+        self.with_assumed(id, node, |simulator, pod, node| simulator.unreserve(id, pod, node));
         let core = &mut self.world.core;
         core.pod_mut(id).released_ms = None;
         let Some(assumed) = core.pod(id).scheduling.counted.clone() else {
             return self.fail(id, failed);
         };
         core.uncount(id);
+        core.storage.forget(&assumed);
         // Its room is free as if it had been deleted. If it was refused, that is no event for itself.
         let event = ClusterEvent::pod_deleted(id, &assumed);
         if failed.outcome == Outcome::Unschedulable {

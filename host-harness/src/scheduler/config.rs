@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 /// How to run a simulation; the defaults are those of kube-scheduler 1.32.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimConfig {
-    /// `schedulerName` of the profile; pods of another scheduler are left alone.
+    /// `schedulerName` of the profile that runs the plugin; pods of no profile are left alone.
     pub scheduler_name: String,
+    /// `schedulerName` of each other profile, and whether it runs the plugin too.
+    pub other_profiles: BTreeMap<String, bool>,
     /// The plugin's name in the profile.
     pub plugin_name: String,
     /// Weight of each score plugin by its name in the profile; those not named here keep upstream's, the guest's is 1.
@@ -29,10 +31,18 @@ pub struct SimConfig {
     pub start_unix_ms: i64,
 }
 
+impl SimConfig {
+    /// Whether pods of this `schedulerName` are scheduled here.
+    pub(super) fn schedules(&self, scheduler_name: &str) -> bool {
+        scheduler_name == self.scheduler_name || self.other_profiles.contains_key(scheduler_name)
+    }
+}
+
 impl Default for SimConfig {
     fn default() -> Self {
         Self {
             scheduler_name: "default-scheduler".to_owned(),
+            other_profiles: BTreeMap::new(),
             plugin_name: "Tutti".to_owned(),
             weights: BTreeMap::new(),
             percentage_of_nodes_to_score: 0,

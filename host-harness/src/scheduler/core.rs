@@ -1,8 +1,10 @@
 //! The API server, and what the scheduler keeps in memory.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 
+use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::action::{Action, ObjectRef};
@@ -10,11 +12,18 @@ use super::config::SimConfig;
 use super::event::ClusterEvent;
 use super::host::plural;
 use super::node::{NodeId, NodeInfo};
-use super::pod::{PodEntry, PodId, PodInfo, Scheduling};
+use super::pod::{NamespaceLabels, PodEntry, PodId, PodInfo, Scheduling};
 use super::queue::Queue;
 use super::resource::Resources;
+use super::selector::Selectors;
 use super::trace::{PodKey, Trace, What};
+use super::volume::{Plan, Storage};
 use crate::objects::{Node, Pod, PodCondition, Time};
+
+/// The label that every namespace has.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+/// The label of a node's zone.
+const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// An event of the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +90,7 @@ pub(super) enum Task {
     Bind(PodId, NodeId),
     Run(PodId),
     Finish(PodId),
+    GraceEnds(PodId),
 }
 
 /// The cluster and the scheduler's memory, all but the plugin and the bridge.
@@ -125,6 +135,9 @@ pub(super) struct Core {
     /// Pods on nodes with required anti-affinity, and nodes with taints of PreferNoSchedule: most clusters have none.
     pub(super) anti_affine_pods: usize,
     pub(super) affine_pods: usize,
+    pub(super) selectors: Selectors,
+    pub(super) storage: Storage,
+    namespaces: HashMap<String, NamespaceLabels>,
     random: u64,
 }
 
@@ -162,6 +175,9 @@ impl Core {
             next_start: 0,
             anti_affine_pods: 0,
             affine_pods: 0,
+            selectors: Selectors::default(),
+            storage: Storage::default(),
+            namespaces: HashMap::new(),
             random,
             config,
         }
@@ -322,10 +338,12 @@ impl Core {
         }
         let id = PodId(u32::try_from(self.pods.len()).unwrap_or(u32::MAX));
         let node = pod.spec.node_name.clone();
+        let grace_ms = pod.metadata.deletion_timestamp.map(|_| grace_ms(&pod));
         let runs = !node.is_empty() && pod.status.phase == "Pending";
         let runs_on = pod.status.phase == "Running";
         self.note(What::Arrived { pod: key.clone(), node });
-        let info = PodInfo::new(pod, &mut self.resources);
+        let namespace_labels = self.namespace_labels(&pod.metadata.namespace);
+        let info = PodInfo::new(pod, &mut self.resources, namespace_labels);
         self.by_key.insert(key.clone(), id);
         self.by_uid.insert(Rc::clone(&uid), id);
         self.pods.push(PodEntry {
@@ -340,6 +358,10 @@ impl Core {
             scheduling: Scheduling::default(),
         });
         self.notices.push_back(Notice::PodAdded(id));
+        if let Some(ms) = grace_ms {
+            // Its deletion began before the run.
+            self.plan(self.now + ms, 1, Task::GraceEnds(id));
+        }
         if runs {
             self.plan(self.now, 1, Task::Run(id));
         } else if let (true, Some(ms)) = (runs_on, runs_ms) {
@@ -481,12 +503,31 @@ impl Core {
         let entry = self.pod(id);
         let key = entry.key.clone();
         let object = format!("pod/{key}");
-        if entry.info.pod.metadata.finalizers.is_empty() {
+        let pod = &entry.info.pod;
+        let grace_ms = grace_ms(pod);
+        if pod.metadata.deletion_timestamp.is_some() {
+            return;
+        }
+        if pod.metadata.finalizers.is_empty() && grace_ms <= 0 {
+            return self.remove_pod(id);
+        }
+        self.note(What::Terminating { object });
+        let end = Time::from_unix_ms(self.unix_ms() + grace_ms);
+        self.update_pod(id, |pod| pod.metadata.deletion_timestamp = Some(end));
+        if grace_ms > 0 {
+            self.plan(self.now + grace_ms, 1, Task::GraceEnds(id));
+        }
+    }
+
+    /// The kubelet has stopped a pod that is being deleted: it is gone, or ended if a finalizer keeps it.
+    pub(super) fn stopped(&mut self, id: PodId) {
+        if !self.pod(id).exists {
+            return;
+        }
+        if self.pod(id).info.pod.metadata.finalizers.is_empty() {
             self.remove_pod(id);
-        } else if entry.info.pod.metadata.deletion_timestamp.is_none() {
-            self.note(What::Terminating { object });
-            let now = Time::from_unix_ms(self.unix_ms());
-            self.update_pod(id, |pod| pod.metadata.deletion_timestamp = Some(now));
+        } else {
+            self.finish(id, "Failed");
         }
     }
 
@@ -543,7 +584,8 @@ impl Core {
         if pod.spec.priority != before.spec.priority || pod.spec.node_name != before.spec.node_name {
             return Err("spec.priority and spec.nodeName can't be changed".to_owned());
         }
-        let gone = pod.metadata.deletion_timestamp.is_some() && pod.metadata.finalizers.is_empty();
+        let over = pod.metadata.deletion_timestamp.is_some_and(|end| end.unix_ms() <= self.unix_ms());
+        let gone = over && pod.metadata.finalizers.is_empty();
         let key = entry.key.clone();
         self.note(What::Patched { object: format!("pod/{key}") });
         self.pod_mut(id).manifest = Rc::new(object);
@@ -551,7 +593,8 @@ impl Core {
             self.remove_pod(id);
             return Ok(());
         }
-        let info = PodInfo::new(pod, &mut self.resources);
+        let namespace_labels = self.namespace_labels(&pod.metadata.namespace);
+        let info = PodInfo::new(pod, &mut self.resources, namespace_labels);
         self.replace_pod(id, info);
         Ok(())
     }
@@ -607,6 +650,10 @@ impl Core {
             phase.clone_into(&mut pod.status.phase);
             set_condition(pod, "Ready", "False", "PodCompleted", "", now);
         });
+        let meta = &self.pod(id).info.pod.metadata;
+        if meta.deletion_timestamp.is_some() && meta.finalizers.is_empty() {
+            self.remove_pod(id);
+        }
     }
 
     /// Records an event of the API.
@@ -653,6 +700,65 @@ impl Core {
 
     // --- the scheduler's cache ---
 
+    /// Takes note of an object of a kind that only scheduling decisions read, as it is now. Whether it is one of storage.
+    pub(super) fn observe(&mut self, reference: &ObjectRef) -> bool {
+        let object = self.objects.get(reference).cloned();
+        if reference.kind == "Namespace" && reference.group.is_empty() {
+            let labels = object.as_ref().and_then(|o| BTreeMap::deserialize(&o["metadata"]["labels"]).ok());
+            let mut labels: BTreeMap<String, String> = labels.unwrap_or_default();
+            labels.insert(NAMESPACE_NAME.to_owned(), reference.name.clone());
+            self.namespace_labels(&reference.name).replace(labels);
+        }
+        self.selectors.update(reference, object.as_deref());
+        self.storage.update(reference, object.as_deref())
+    }
+
+    /// The labels of a namespace; one that isn't in the API has its name alone.
+    fn namespace_labels(&mut self, name: &str) -> NamespaceLabels {
+        let unknown = || Rc::new(RefCell::new(BTreeMap::from([(NAMESPACE_NAME.to_owned(), name.to_owned())])));
+        Rc::clone(self.namespaces.entry(name.to_owned()).or_insert_with(unknown))
+    }
+
+    /// Plans what becomes of the pod's open claims on its node.
+    pub(super) fn plan_volumes(&mut self, pod: &PodInfo, node: NodeId) {
+        if !pod.claims.is_empty()
+            && let Some(node) = self.node(node).node.clone()
+        {
+            self.storage.plan(pod, &node);
+        }
+    }
+
+    /// The pod is bound, and so are its claims. A volume provisioned for it can be reached from the node's zone.
+    pub(super) fn bind_volumes(&mut self, pod: &PodInfo, node: NodeId) {
+        for ((namespace, name), plan) in self.storage.settle(pod) {
+            // What was deleted meanwhile stays deleted: a patch of it comes to nothing.
+            let claim = ObjectRef::core("PersistentVolumeClaim", &namespace, &name);
+            let of = json!({"kind": "PersistentVolumeClaim", "namespace": namespace, "name": name});
+            let volume = match plan {
+                Plan::Bind(volume) => {
+                    let bound = json!({"spec": {"claimRef": of}, "status": {"phase": "Bound"}});
+                    _ = self.patch(&ObjectRef::core("PersistentVolume", "", &volume), &bound);
+                    volume
+                }
+                Plan::Provision(_) => {
+                    let volume = format!("pvc-{namespace}-{name}");
+                    let zone = self.node(node).labels().get(ZONE).cloned();
+                    let terms =
+                        zone.map(|zone| json!([{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}]));
+                    let affinity = terms.map(|terms| json!({"required": {"nodeSelectorTerms": terms}}));
+                    let object = json!({
+                        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume},
+                        "spec": {"claimRef": of, "nodeAffinity": affinity}, "status": {"phase": "Bound"},
+                    });
+                    _ = self.create(object, None);
+                    volume
+                }
+            };
+            let bound = json!({"spec": {"volumeName": volume}, "status": {"phase": "Bound"}});
+            _ = self.patch(&claim, &bound);
+        }
+    }
+
     /// Moves the unschedulable pods that an event may help.
     pub(super) fn move_all(&mut self, event: ClusterEvent, except: Option<PodId>) {
         self.queue.move_all(event, except, &mut self.pods, self.now, &self.resources);
@@ -662,6 +768,7 @@ impl Core {
     pub(super) fn count(&mut self, id: PodId, node: NodeId, info: &Rc<PodInfo>) {
         self.uncount(id);
         self.nodes[node.0 as usize].add(id, info);
+        self.storage.count(info, 1);
         self.anti_affine_pods += usize::from(!info.required_anti_affinity().is_empty());
         self.affine_pods += usize::from(info.has_pod_affinity());
         self.generation += 1;
@@ -678,6 +785,7 @@ impl Core {
         s.assumed = None;
         if let (Some(node), Some(info)) = (s.node.take(), s.counted.take()) {
             self.nodes[node.0 as usize].remove(id);
+            self.storage.count(&info, -1);
             self.anti_affine_pods -= usize::from(!info.required_anti_affinity().is_empty());
             self.affine_pods -= usize::from(info.has_pod_affinity());
             self.generation += 1;
@@ -751,6 +859,12 @@ impl Core {
     }
 }
 
+/// How long a pod takes to stop, in milliseconds: nothing if it doesn't run, or its spec doesn't say.
+fn grace_ms(pod: &Pod) -> i64 {
+    let runs = !pod.spec.node_name.is_empty() && !pod.is_terminal();
+    pod.spec.termination_grace_period_seconds.filter(|_| runs).unwrap_or(0).clamp(0, 86_400) * 1000
+}
+
 /// The API version of an object, without its group.
 fn version_of(object: &Json) -> String {
     let api_version = object["apiVersion"].as_str().unwrap_or_default();
@@ -800,7 +914,7 @@ fn overlay(target: &mut Json, over: Json) {
             for (key, value) in over {
                 match target.get_mut(&key) {
                     // A list may hold more than the typed form knows of it.
-                    Some(Json::Array(_)) if key == "containers" || key == "initContainers" => {}
+                    Some(Json::Array(_)) if matches!(key.as_str(), "containers" | "initContainers" | "volumes") => {}
                     Some(at) => overlay(at, value),
                     None => {
                         target.insert(key, value);

@@ -155,8 +155,12 @@ impl Simulator {
         })
     }
 
-    pub(super) fn implements(&self, point: Export) -> bool {
-        self.plugin.as_ref().is_some_and(|p| p.implements(point))
+    /// Whether the pod's profile calls the plugin at this point.
+    pub(super) fn implements(&self, id: PodId, point: Export) -> bool {
+        let core = &self.world.core;
+        let profile = &core.pod(id).info.pod.spec.scheduler_name;
+        core.config.other_profiles.get(profile).is_none_or(|runs_it| *runs_it)
+            && self.plugin.as_ref().is_some_and(|p| p.implements(point))
     }
 
     /// One scheduling cycle: the first pod of the active queue.
@@ -210,18 +214,20 @@ impl Simulator {
         let assumed = info.assumed_on(&name);
         let (uid, protobuf) = (Rc::clone(&self.world.core.pod(id).uid), assumed.protobuf());
         self.world.core.pod_mut(id).scheduling.assumed = Some(assumed);
+        self.world.core.plan_volumes(info, node);
         let pod = guest::Pod { uid: &uid, protobuf: &protobuf };
-        let result = self.reserve_and_permit(pod, &name);
+        let result = self.reserve_and_permit(id, pod, &name);
         if result.is_err() {
-            self.unreserve(pod, &name);
+            self.unreserve(id, pod, &name);
+            self.world.core.storage.forget(info);
             self.world.core.pod_mut(id).scheduling.assumed = None;
         }
         result.map(|wait| Placed { node, wait })
     }
 
-    fn reserve_and_permit(&mut self, pod: guest::Pod<'_>, node: &str) -> Result<Option<i64>, Failed> {
+    fn reserve_and_permit(&mut self, id: PodId, pod: guest::Pod<'_>, node: &str) -> Result<Option<i64>, Failed> {
         let guest_name = self.world.core.config.plugin_name.clone();
-        if self.implements(Export::Reserve) {
+        if self.implements(id, Export::Reserve) {
             let status = self.call(|p, w| p.reserve(w, pod, node)).unwrap_or_else(|status| status);
             match Code::from_i32(status.code) {
                 Some(Code::Success) => {}
@@ -233,7 +239,7 @@ impl Simulator {
                 }
             }
         }
-        if !self.implements(Export::Permit) {
+        if !self.implements(id, Export::Permit) {
             return Ok(None);
         }
         let (status, wait) = match self.call(|p, w| p.permit(w, pod, node)) {
@@ -248,8 +254,8 @@ impl Simulator {
         }
     }
 
-    pub(super) fn unreserve(&mut self, pod: guest::Pod<'_>, node: &str) {
-        if self.implements(Export::Unreserve) {
+    pub(super) fn unreserve(&mut self, id: PodId, pod: guest::Pod<'_>, node: &str) {
+        if self.implements(id, Export::Unreserve) {
             // The framework goes on whatever the guest answers; a fault is in the trace.
             let _gone_on = self.call(|p, w| p.unreserve(w, pod, node));
         }
@@ -378,7 +384,7 @@ impl Simulator {
         let mut nodes: Option<BTreeSet<String>> = None;
         let mut naming = 0;
         let mut refusal = None;
-        if self.implements(Export::PreFilter) {
+        if self.implements(id, Export::PreFilter) {
             let (uid, protobuf) = (Rc::clone(&self.world.core.pod(id).uid), info.protobuf());
             let pod = guest::Pod { uid: &uid, protobuf: &protobuf };
             let (status, names) = match self.call(|p, w| p.prefilter(w, pod)) {
@@ -421,6 +427,16 @@ impl Simulator {
             diagnosis.pre_filter = Some(text.clone());
             diagnosis.absent = Some((Code::UnschedulableAndUnresolvable, text));
             return Ok(None);
+        }
+        match self.world.core.storage.look(info) {
+            Ok(volumes) => state.volumes = volumes,
+            Err((plugin, reason)) => {
+                let code = Code::UnschedulableAndUnresolvable;
+                diagnosis.refuse(plugin, code);
+                diagnosis.pre_filter = Some(reason.clone());
+                diagnosis.absent = Some((code, reason));
+                return Ok(None);
+            }
         }
         if let Some((plugin, code, reason)) = refusal {
             diagnosis.refuse(plugin, code);
@@ -510,7 +526,7 @@ impl Simulator {
     }
 
     fn guest_filter(&mut self, id: PodId, info: &PodInfo, node: NodeId, skip: bool) -> Result<(), Failure> {
-        if skip || !self.implements(Export::Filter) {
+        if skip || !self.implements(id, Export::Filter) {
             return Ok(());
         }
         let (uid, protobuf) = (Rc::clone(&self.world.core.pod(id).uid), info.protobuf());
@@ -541,7 +557,7 @@ impl Simulator {
         if let Some(node) = on.node.clone() {
             state.update(info, pod, &node, 1);
         }
-        if !skip_guest && self.implements(Export::AddPod) {
+        if !skip_guest && self.implements(id, Export::AddPod) {
             self.extension(id, info, other, pod, &on.name, true);
         }
     }
@@ -562,7 +578,7 @@ impl Simulator {
         if let Some(node) = on.node.clone() {
             state.update(info, pod, &node, -1);
         }
-        if !skip_guest && self.implements(Export::RemovePod) {
+        if !skip_guest && self.implements(id, Export::RemovePod) {
             self.extension(id, info, other, pod, &on.name, false);
         }
     }
@@ -588,7 +604,7 @@ impl Simulator {
     ) -> Nomination {
         let mut nomination = Nomination::Leave;
         let mut reasons = Vec::new();
-        if self.implements(Export::PostFilter) {
+        if self.implements(id, Export::PostFilter) {
             let (uid, protobuf) = (Rc::clone(&self.world.core.pod(id).uid), info.protobuf());
             let pod = guest::Pod { uid: &uid, protobuf: &protobuf };
             let core = &self.world.core;
@@ -648,7 +664,7 @@ impl Simulator {
     }
 
     fn guest_scores(&mut self, id: PodId, info: &PodInfo, nodes: &[NodeId], totals: &mut [i64]) -> Result<(), Failed> {
-        if !self.implements(Export::Score) {
+        if !self.implements(id, Export::Score) {
             return Ok(());
         }
         let core = &self.world.core;
@@ -659,7 +675,7 @@ impl Simulator {
         let names: Vec<Rc<str>> = nodes.iter().map(|id| Rc::clone(&core.node(*id).name)).collect();
         let error =
             |point: &str, reason: &str| Failed::error(format!("running {point} plugin \"{guest_name}\": {reason}"));
-        if self.implements(Export::PreScore) {
+        if self.implements(id, Export::PreScore) {
             let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
             let status = self.call(|p, w| p.prescore(w, pod, &names)).unwrap_or_else(|status| status);
             match Code::from_i32(status.code) {
@@ -676,7 +692,7 @@ impl Simulator {
             }
             scores.push((name.to_string(), answer.score));
         }
-        if self.implements(Export::NormalizeScore) {
+        if self.implements(id, Export::NormalizeScore) {
             let status = self.call(|p, w| p.normalizescore(w, pod, &mut scores)).unwrap_or_else(|status| status);
             if status.code != Code::Success as i32 {
                 return Err(error("NormalizeScore", &status.reason));

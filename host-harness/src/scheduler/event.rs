@@ -7,6 +7,7 @@ use kube_scheduler_abi::Action as Bits;
 use super::filter;
 use super::pod::{PodId, PodInfo};
 use super::resource::Resources;
+use super::volume::ClaimKey;
 use crate::objects::Node;
 
 /// The plugins that can refuse a pod, as bits of a set.
@@ -25,9 +26,12 @@ pub(super) mod plugin {
     pub(in crate::scheduler) const GUEST: u32 = 1 << 10;
     /// The empty name, under which the framework rejects a waiting pod that is deleted.
     pub(in crate::scheduler) const NOBODY: u32 = 1 << 11;
+    pub(in crate::scheduler) const VOLUME_RESTRICTIONS: u32 = 1 << 12;
+    pub(in crate::scheduler) const VOLUME_BINDING: u32 = 1 << 13;
+    pub(in crate::scheduler) const VOLUME_ZONE: u32 = 1 << 14;
 
     /// Names by bit; the guest's is configured.
-    pub(in crate::scheduler) const NAMES: [&str; 12] = [
+    pub(in crate::scheduler) const NAMES: [&str; 15] = [
         "NodeUnschedulable",
         "NodeName",
         "TaintToleration",
@@ -40,6 +44,9 @@ pub(super) mod plugin {
         "SchedulingGates",
         "",
         "",
+        "VolumeRestrictions",
+        "VolumeBinding",
+        "VolumeZone",
     ];
 
     /// The names in a set.
@@ -69,6 +76,8 @@ pub(super) enum About {
     UnscheduledPod { id: PodId, new: Rc<PodInfo> },
     /// A node.
     Node { old: Option<Rc<Node>>, new: Option<Rc<Node>> },
+    /// A claim, volume or storage class, by its resource's number; of a claim its namespace and name.
+    Storage { resource: u32, claim: Option<ClaimKey> },
     /// This pod is wanted in the active queue whatever refused it.
     Activate(PodId),
 }
@@ -191,7 +200,7 @@ impl Interests {
         };
         let resource = match &event.about {
             About::Pod { .. } | About::UnscheduledPod { .. } => {
-                put(NODE_RESOURCES_FIT | NODE_PORTS, any(delete));
+                put(NODE_RESOURCES_FIT | NODE_PORTS | VOLUME_RESTRICTIONS, any(delete));
                 put(TAINT_TOLERATION | NODE_UNSCHEDULABLE, any(UPDATE_POD_TOLERATIONS));
                 put(POD_TOPOLOGY_SPREAD | INTER_POD_AFFINITY, any(add | delete | UPDATE_POD_LABEL));
                 put(SCHEDULING_GATES, any(UPDATE_POD_GATES_ELIMINATED));
@@ -199,11 +208,16 @@ impl Interests {
             }
             About::Node { .. } => {
                 put(NODE_RESOURCES_FIT, any(add | Bits::UPDATE_NODE_ALLOCATABLE.0));
-                put(NODE_AFFINITY | INTER_POD_AFFINITY, any(add | Bits::UPDATE_NODE_LABEL.0));
+                let labels = NODE_AFFINITY | INTER_POD_AFFINITY | VOLUME_BINDING | VOLUME_ZONE;
+                put(labels, any(add | Bits::UPDATE_NODE_LABEL.0));
                 put(TAINT_TOLERATION | NODE_UNSCHEDULABLE, any(add | Bits::UPDATE_NODE_TAINT.0));
                 put(NODE_PORTS | NODE_NAME, any(add));
                 put(POD_TOPOLOGY_SPREAD, any(add | delete | Bits::UPDATE_NODE_LABEL.0 | Bits::UPDATE_NODE_TAINT.0));
                 NODE
+            }
+            About::Storage { resource, .. } => {
+                put(VOLUME_BINDING | VOLUME_RESTRICTIONS | VOLUME_ZONE, true);
+                *resource
             }
             About::Activate(_) => return u32::MAX,
         };
@@ -274,6 +288,13 @@ fn helps(plugin: u32, event: &ClusterEvent, id: PodId, pod: &PodInfo, resources:
         }
         (SCHEDULING_GATES, About::UnscheduledPod { id: target, .. }) => *target == id,
         (NODE_UNSCHEDULABLE | SCHEDULING_GATES, About::Pod { .. }) => false,
+        (VOLUME_RESTRICTIONS, About::Pod { old: Some(old), new: None, .. }) => {
+            old.pod.metadata.namespace == pod.pod.metadata.namespace
+                && old.claims.iter().any(|claim| pod.claims.contains(claim))
+        }
+        (_, About::Storage { claim: Some((namespace, name)), .. }) => {
+            *namespace == pod.pod.metadata.namespace && pod.claims.contains(name)
+        }
         (POD_TOPOLOGY_SPREAD, _) => filter::spread_may_change(event, id, pod),
         (INTER_POD_AFFINITY, _) => filter::affinity_may_change(event, pod),
         // NodeName and NodePorts on a new node, and the guest: always.

@@ -9,7 +9,7 @@ use super::event::{About, ClusterEvent, plugin};
 use super::node::NodeInfo;
 use super::pod::{HostPort, PodId, PodInfo};
 use super::resource::{Resources, at};
-use super::{affinity, spread};
+use super::{affinity, spread, volume};
 use crate::objects::{LabelSelector, Node, NodeSelectorTerm, Pod, Taint, Toleration};
 
 const UNSCHEDULABLE_TAINT: &str = "node.kubernetes.io/unschedulable";
@@ -57,6 +57,7 @@ pub(super) struct Failure {
 pub(super) struct CycleState {
     pub(super) spread: Option<spread::State>,
     pub(super) affinity: Option<affinity::State>,
+    pub(super) volumes: Option<volume::State>,
 }
 
 impl CycleState {
@@ -67,6 +68,9 @@ impl CycleState {
         }
         if let Some(affinity) = &mut self.affinity {
             affinity.update(pod, other, node, change);
+        }
+        if let Some(volumes) = &mut self.volumes {
+            volumes.update(pod, other, change);
         }
     }
 }
@@ -92,6 +96,9 @@ pub(super) fn check(pod: &PodInfo, info: &NodeInfo, state: &CycleState) -> Resul
             code: Code::Unschedulable,
             reason: Reason::Resources(lacking),
         });
+    }
+    if let Some(volumes) = &state.volumes {
+        volumes.check(node)?;
     }
     if let Some(spread) = &state.spread {
         spread.check(pod, node)?;
@@ -302,6 +309,7 @@ pub(super) fn affinity_may_change(event: &ClusterEvent, pod: &PodInfo) -> bool {
             let terms = pod.required_affinity().iter().chain(pod.required_anti_affinity());
             terms.into_iter().any(|t| node.metadata.labels.contains_key(&t.topology_key))
         }
+        About::Storage { .. } => false,
         About::Node { .. } | About::Activate(_) => true,
     }
 }

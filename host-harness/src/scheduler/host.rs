@@ -79,13 +79,19 @@ impl Host for World {
     }
 }
 
+/// A resource as a request names it.
+enum Asked {
+    /// Places for pods.
+    Pods,
+    /// By its number; None: nobody has or wants any.
+    Resource(Option<usize>),
+}
+
 impl Core {
-    fn amounts(&self, resources: &[String], of: impl Fn(usize) -> i64, pods: i64) -> Vec<i64> {
-        let amount = |name: &String| match name.as_str() {
-            "pods" => pods,
-            name => self.resources.find(name).map_or(0, &of),
-        };
-        resources.iter().map(amount).collect()
+    fn asked(&self, resources: &[String]) -> Vec<Asked> {
+        let asked =
+            |name: &String| if name == "pods" { Asked::Pods } else { Asked::Resource(self.resources.find(name)) };
+        resources.iter().map(asked).collect()
     }
 
     fn snapshot_node(&self, index: u32) -> NodeId {
@@ -222,21 +228,26 @@ impl Cluster for Core {
         node.is_some_and(|node| filter::check_static(&self.pod(*id).info.pod, node).is_ok())
     }
 
-    fn node_free(&self, index: u32, resources: &[String], evict_below: Option<i32>) -> Vec<i64> {
-        let info = self.node(self.snapshot_node(index));
-        let pods = info.allowed_pods - i64::try_from(info.pods.len()).unwrap_or(i64::MAX);
-        let mut free = self.amounts(resources, |number| info.free(number), pods);
-        if let Some(priority) = evict_below {
+    fn nodes_free(&self, indices: &[u32], resources: &[String], evict_below: Option<i32>) -> Vec<i64> {
+        let asked = self.asked(resources);
+        let mut all = Vec::with_capacity(indices.len() * asked.len());
+        for index in indices {
+            let info = self.node(self.snapshot_node(*index));
+            let pods = info.allowed_pods - i64::try_from(info.pods.len()).unwrap_or(i64::MAX);
+            let free = amounts(&asked, |number| info.free(number), pods);
+            let start = all.len();
+            all.extend(free);
+            let Some(priority) = evict_below else { continue };
             for (_, pod) in info.pods.iter().filter(|(_, pod)| pod.priority < priority) {
-                let held = self.amounts(resources, |number| pod.request(number), 1);
-                free.iter_mut().zip(held).for_each(|(free, held)| *free += held);
+                let held = amounts(&asked, |number| pod.request(number), 1);
+                all[start..].iter_mut().zip(held).for_each(|(free, held)| *free += held);
             }
         }
-        free
+        all
     }
 
     fn node_victims(&self, index: u32, resources: &[String], priority: i32) -> Vec<Victim> {
-        let info = self.node(self.snapshot_node(index));
+        let (info, asked) = (self.node(self.snapshot_node(index)), self.asked(resources));
         let below = info.pods.iter().filter(|(_, pod)| pod.priority < priority);
         let protected = self.protected(below.clone().map(|(id, _)| *id));
         below
@@ -248,13 +259,21 @@ impl Cluster for Core {
                     uid: entry.uid.to_string(),
                     priority: pod.priority,
                     start_ms: now.status.start_time.map_or(counted, Time::unix_ms),
-                    requests: self.amounts(resources, |number| pod.request(number), 1),
+                    requests: amounts(&asked, |number| pod.request(number), 1).collect(),
                     protected: protected.contains(id),
                     terminating: now.metadata.deletion_timestamp.is_some(),
                 }
             })
             .collect()
     }
+}
+
+/// The amounts of what was asked for.
+fn amounts(asked: &[Asked], of: impl Fn(usize) -> i64, pods: i64) -> impl Iterator<Item = i64> {
+    asked.iter().map(move |asked| match asked {
+        Asked::Pods => pods,
+        Asked::Resource(number) => number.map_or(0, &of),
+    })
 }
 
 /// The plural of a kind, as it stands in an API path.

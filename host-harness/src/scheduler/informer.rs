@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use kube_scheduler_abi::Action as Bits;
+use kube_scheduler_abi::{Action as Bits, EventResource as Resource};
 use kube_scheduler_abi::bridge::v1;
 
 use super::Simulator;
@@ -77,6 +77,16 @@ impl Simulator {
                 core.set_node(&node.metadata.name, None);
             }
             Notice::Object(reference, version) => {
+                if core.observe(&reference) {
+                    let resource = match reference.kind.as_str() {
+                        "PersistentVolume" => Resource::PersistentVolume,
+                        "PersistentVolumeClaim" => Resource::PersistentVolumeClaim,
+                        _ => Resource::StorageClass,
+                    } as u32;
+                    let key = (reference.namespace.clone(), reference.name.clone());
+                    let claim = (reference.kind == "PersistentVolumeClaim").then_some(key);
+                    core.move_all(ClusterEvent { action: Bits::ADD.0, about: About::Storage { resource, claim } }, None);
+                }
                 if with_plugin {
                     let resource = v1::Resource {
                         group: reference.group.clone(),
@@ -123,7 +133,7 @@ impl Core {
             return;
         }
         if info.pod.spec.node_name.is_empty() {
-            if info.pod.spec.scheduler_name == self.config.scheduler_name {
+            if self.config.schedules(&info.pod.spec.scheduler_name) {
                 self.queue.add(id, &mut self.pods[id.0 as usize], self.now);
                 let nominated = info.pod.status.nominated_node_name.clone();
                 if !nominated.is_empty() {
@@ -147,7 +157,7 @@ impl Core {
         }
         let (had, has) = (!old.pod.spec.node_name.is_empty(), !new.pod.spec.node_name.is_empty());
         if !has {
-            let ours = new.pod.spec.scheduler_name == self.config.scheduler_name;
+            let ours = self.config.schedules(&new.pod.spec.scheduler_name);
             let assumed = self.pod(id).scheduling.assumed.is_some();
             if ours && !assumed {
                 let events = ClusterEvent::pod_updated(id, old, new);

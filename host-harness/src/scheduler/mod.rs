@@ -25,11 +25,13 @@ mod preempt;
 mod queue;
 mod resource;
 mod score;
+mod selector;
 mod spread;
 mod state;
 #[cfg(test)]
 mod tests;
 mod trace;
+mod volume;
 
 use std::rc::Rc;
 
@@ -38,6 +40,8 @@ use self::event::Interests;
 use self::host::World;
 use self::pod::{PodId, Scheduling};
 use self::queue::Queue;
+use self::selector::Selectors;
+use self::volume::Storage;
 use crate::bridge::{Bridge, Identity};
 
 pub use self::action::{Action, ObjectRef};
@@ -160,6 +164,7 @@ impl Simulator {
             Task::Bind(id, node) => self.bind(id, node),
             Task::Run(id) => core.run(id),
             Task::Finish(id) => core.finish(id, "Succeeded"),
+            Task::GraceEnds(id) => core.stopped(id),
         }
     }
 
@@ -223,6 +228,11 @@ impl Simulator {
             core.set_node(&name, Some(Rc::new(node)));
         }
         core.order.clear();
+        core.selectors = Selectors::default();
+        core.storage = Storage::default();
+        for reference in core.objects.keys().cloned().collect::<Vec<_>>() {
+            core.observe(&reference);
+        }
         let ids: Vec<PodId> = core.by_key.values().copied().collect();
         if let Some(start) = self.start.clone() {
             self.plugin = Some(start()?);
@@ -230,7 +240,7 @@ impl Simulator {
                 let pod = informer::bridge_pod(&self.world.core, *id);
                 self.world.bridge.pod_changed(&pod);
             }
-            let asked = if self.implements(kube_scheduler_abi::Export::Enqueue) {
+            let asked = if self.plugin.as_ref().is_some_and(|p| p.implements(kube_scheduler_abi::Export::Enqueue)) {
                 self.call(|p, w| p.enqueue(w)).map_err(|status| status.reason)?
             } else {
                 Vec::new()

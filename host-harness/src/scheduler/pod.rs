@@ -1,6 +1,7 @@
 //! A pod, and what the scheduler knows of it.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use prost::Message;
@@ -9,7 +10,7 @@ use serde_json::Value as Json;
 use super::node::NodeId;
 use super::resource::Resources;
 use super::trace::PodKey;
-use crate::objects::{Pod, PodAffinityTerm, non_zero_requests, pod_requests};
+use crate::objects::{Pod, PodAffinityTerm, Volume, non_zero_requests, pod_requests};
 
 /// Number of a pod; never used again for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,6 +18,9 @@ pub(super) struct PodId(pub(super) u32);
 
 /// A port of the node: address, protocol, number.
 pub(super) type HostPort = (String, String, i32);
+
+/// The labels of a namespace, shared by its pods.
+pub(super) type NamespaceLabels = Rc<RefCell<BTreeMap<String, String>>>;
 
 /// One version of a pod, with what a scheduler computes of it.
 #[derive(Debug)]
@@ -35,6 +39,9 @@ pub(super) struct SpecInfo {
     pub(super) non_zero: (i64, i64),
     pub(super) ports: Vec<HostPort>,
     pub(super) priority: i32,
+    /// Names of the claims behind its volumes.
+    pub(super) claims: Vec<String>,
+    pub(super) namespace_labels: NamespaceLabels,
 }
 
 impl std::ops::Deref for PodInfo {
@@ -46,7 +53,7 @@ impl std::ops::Deref for PodInfo {
 }
 
 impl PodInfo {
-    pub(super) fn new(pod: Pod, resources: &mut Resources) -> Rc<Self> {
+    pub(super) fn new(pod: Pod, resources: &mut Resources, namespace_labels: NamespaceLabels) -> Rc<Self> {
         let mut requests = Vec::new();
         for (name, quantity) in pod_requests(&pod) {
             if let Some(number) = resources.number(&name) {
@@ -66,7 +73,13 @@ impl PodInfo {
             }
         }
         let non_zero = non_zero_requests(&pod);
-        let spec = SpecInfo { requests, non_zero, ports, priority: pod.priority() };
+        let claim = |volume: &Volume| match (&volume.source.persistent_volume_claim, &volume.source.ephemeral) {
+            (Some(claim), _) => Some(claim.claim_name.clone()),
+            (None, Some(_)) => Some(format!("{}-{}", pod.metadata.name, volume.name)),
+            (None, None) => None,
+        };
+        let claims = pod.spec.volumes.iter().filter_map(claim).collect();
+        let spec = SpecInfo { requests, non_zero, ports, priority: pod.priority(), claims, namespace_labels };
         Rc::new(Self { pod: Rc::new(pod), spec: Rc::new(spec), protobuf: OnceCell::new() })
     }
 

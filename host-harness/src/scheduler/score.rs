@@ -9,6 +9,7 @@ use super::node::{NodeId, NodeInfo};
 use super::pod::PodInfo;
 use super::resource::{CPU, MEMORY, at};
 use super::spread;
+use crate::objects::Node;
 
 const MAX: i64 = 100;
 /// Images below this size in all don't count.
@@ -125,27 +126,33 @@ fn node_affinity(core: &Core, pod: &PodInfo, nodes: &[NodeId]) -> Option<Vec<i64
 
 fn topology_spread(core: &Core, pod: &PodInfo, nodes: &[NodeId]) -> Option<Vec<i64>> {
     const HOSTNAME: &str = "kubernetes.io/hostname";
-    let constraints = spread::constraints(pod, "ScheduleAnyway");
+    let own = !pod.pod.spec.topology_spread_constraints.is_empty();
+    let constraints = if own {
+        spread::constraints(pod, "ScheduleAnyway")
+    } else {
+        spread::default_constraints(&core.selectors.of(&pod.pod)?)
+    };
     if constraints.is_empty() {
         return None;
     }
+    // The defaults also compare nodes that lack a label, as those of a cluster without zones.
+    let compared = |node: &Node| !own || spread::has_keys(&constraints, node);
+    let domain = |node: &Node, key: &str| node.metadata.labels.get(key).cloned().unwrap_or_default();
     let node_of = |id: &NodeId| core.node(*id).node.as_deref();
-    let ignored = |id: &NodeId| node_of(id).is_none_or(|n| !spread::has_keys(&constraints, n));
-    let mut domains: Vec<HashMap<&str, i64>> = vec![HashMap::new(); constraints.len()];
-    for id in nodes.iter().filter(|id| !ignored(id)) {
-        for (constraint, domains) in constraints.iter().zip(&mut domains) {
-            if let Some(value) = node_of(id).and_then(|n| n.metadata.labels.get(&constraint.key)) {
-                domains.insert(value, 0);
-            }
+    let ignored = |id: &NodeId| !node_of(id).is_some_and(compared);
+    let mut domains: Vec<HashMap<String, i64>> = vec![HashMap::new(); constraints.len()];
+    for node in nodes.iter().filter_map(node_of).filter(|n| compared(n)) {
+        for (constraint, domains) in constraints.iter().zip(&mut domains).filter(|(c, _)| c.key != HOSTNAME) {
+            domains.insert(domain(node, &constraint.key), 0);
         }
     }
     for id in &core.order {
         let info = core.node(*id);
-        let Some(node) = info.node.as_deref().filter(|n| spread::has_keys(&constraints, n)) else { continue };
+        let Some(node) = info.node.as_deref().filter(|n| compared(n)) else { continue };
         for (constraint, domains) in constraints.iter().zip(&mut domains) {
             if constraint.key != HOSTNAME
                 && constraint.includes(pod, node)
-                && let Some(count) = domains.get_mut(node.metadata.labels[&constraint.key].as_str())
+                && let Some(count) = domains.get_mut(&domain(node, &constraint.key))
             {
                 *count += constraint.count(pod, info);
             }
@@ -164,7 +171,7 @@ fn topology_spread(core: &Core, pod: &PodInfo, nodes: &[NodeId]) -> Option<Vec<i
             let Some(value) = info.labels().get(&constraint.key) else { continue };
             let host = constraint.key == HOSTNAME;
             let count =
-                if host { constraint.count(pod, info) } else { domains.get(value.as_str()).copied().unwrap_or(0) };
+                if host { constraint.count(pod, info) } else { domains.get(value).copied().unwrap_or(0) };
             let size = if host { feasible } else { domains.len() };
             #[expect(clippy::cast_precision_loss, reason = "small counts")]
             {

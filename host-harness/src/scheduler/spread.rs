@@ -41,6 +41,19 @@ pub(super) fn constraints(pod: &PodInfo, kind: &str) -> Vec<Constraint> {
         .collect()
 }
 
+/// Upstream's defaults for a pod without constraints of its own, which belongs together with the pods selected.
+pub(super) fn default_constraints(selector: &LabelSelector) -> Vec<Constraint> {
+    let constraint = |(key, max_skew): (&str, i64)| Constraint {
+        key: key.to_owned(),
+        max_skew,
+        selector: Some(selector.clone()),
+        min_domains: 1,
+        honor_affinity: true,
+        honor_taints: false,
+    };
+    [("kubernetes.io/hostname", 3), ("topology.kubernetes.io/zone", 5)].map(constraint).into()
+}
+
 impl Constraint {
     fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
         self.selector.as_ref().is_some_and(|s| s.matches(labels))
@@ -167,6 +180,7 @@ pub(super) fn may_change(event: &ClusterEvent, id: PodId, pod: &PodInfo) -> bool
                 (None, None) => false,
             }
         }
+        About::Storage { .. } => false,
         About::Activate(_) => true,
     }
 }

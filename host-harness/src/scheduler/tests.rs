@@ -10,6 +10,7 @@ mod permit;
 mod properties;
 mod queues;
 mod scores;
+mod volumes;
 
 /// A node with so many cores, and more that is merged in.
 fn node(name: &str, cpu: i64, with: Json) -> Action {

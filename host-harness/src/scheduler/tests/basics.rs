@@ -81,3 +81,43 @@ fn failed_bindings_are_tried_again() {
     assert_eq!(node_of(&s, "a"), "n1");
     assert_eq!(s.state().pods().next().unwrap().attempts, 3);
 }
+
+#[test]
+fn a_deleted_pod_keeps_its_room_while_it_stops() {
+    let grace = |seconds: Json| json!({"spec": {"terminationGracePeriodSeconds": seconds}});
+    // Seconds, when the room is free again, whether by preemption.
+    for (seconds, free_ms) in [(Json::Null, 1_000), (json!(0), 1_000), (json!(30), 31_000)] {
+        for preempted in [false, true] {
+            let mut s = simulator();
+            s.push(0, node("n1", 4, json!({})));
+            s.push(0, pod("a", 3000, grace(seconds.clone())));
+            match preempted {
+                true => s.push(1_000, pod("b", 3000, json!({"spec": {"priority": 9}}))),
+                false => s.push(1_000, Action::Delete(ObjectRef::pod("default", "a"))),
+            }
+            s.run_until(free_ms - 1);
+            assert_eq!(s.state().free("n1", "cpu"), Some(1000), "{seconds} {preempted}");
+            s.run_until(free_ms + 12_000);
+            assert!(!s.state().pods().any(|p| p.key.name() == "a"), "{seconds} {preempted}");
+            assert_eq!(s.state().free("n1", "cpu"), Some(if preempted { 1000 } else { 4000 }), "{seconds} {preempted}");
+        }
+    }
+    // One without a node goes at once, one that ends on its own goes then, and one that a finalizer keeps ends.
+    let mut s = simulator();
+    s.push(0, node("n1", 4, json!({})));
+    s.push(0, pod("waits", 9000, grace(json!(30))));
+    s.push(0, runs("ends", 100, Some(5_000), grace(json!(30))));
+    let mut kept = grace(json!(30));
+    kept["metadata"] = json!({"finalizers": ["x.dev/y"]});
+    s.push(0, pod("kept", 100, kept));
+    for name in ["waits", "ends", "kept"] {
+        s.push(1_000, Action::Delete(ObjectRef::pod("default", name)));
+    }
+    let names = |s: &Simulator| s.state().pods().map(|p| p.key.name().to_owned()).collect::<Vec<_>>();
+    s.run_until(1_001);
+    assert_eq!(names(&s), ["ends", "kept"]);
+    s.run_until(6_000);
+    assert_eq!(names(&s), ["kept"]);
+    s.run_until(31_000);
+    assert_eq!(s.state().pods().map(|p| p.phase).collect::<Vec<_>>(), ["Failed"]);
+}

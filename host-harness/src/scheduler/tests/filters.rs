@@ -186,3 +186,40 @@ fn affinity_between_pods() {
         assert!(if may.is_empty() { node.is_empty() } else { may.contains(&node) }, "{what}: {node:?}");
     }
 }
+
+#[test]
+fn affinity_across_namespaces() {
+    let namespace = |name: &str, team: &str| {
+        let object =
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"team": team}}});
+        Action::Create { object, runs_ms: None }
+    };
+    let near = |selector: Json| {
+        let term = json!({
+            "topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}, "namespaceSelector": selector,
+        });
+        json!({"spec": {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}})
+    };
+    let other = || on("e", "b1", json!({"metadata": {"namespace": "other"}}));
+    // What, the selector, where the pod goes ("": nowhere).
+    for (what, selector, want) in [
+        ("its own namespace alone", Json::Null, ""),
+        ("all", json!({}), "b1"),
+        ("by label", json!({"matchLabels": {"team": "red"}}), "b1"),
+        ("by another label", json!({"matchLabels": {"team": "blue"}}), ""),
+        ("by name", json!({"matchLabels": {"kubernetes.io/metadata.name": "other"}}), "b1"),
+    ] {
+        let more = [namespace("other", "red"), other(), pod("p", 0, near(selector))];
+        let s = settled(zones().into_iter().chain(more));
+        assert_eq!(node_of(&s, "p"), want, "{what}: {}", reason_of(&s, "p"));
+    }
+    // One that isn't in the API has its name; a label may come later.
+    let by_team = near(json!({"matchLabels": {"team": "red"}}));
+    let by_name = near(json!({"matchLabels": {"kubernetes.io/metadata.name": "other"}}));
+    let mut s = settled(zones().into_iter().chain([other(), pod("named", 0, by_name), pod("p", 0, by_team)]));
+    assert_eq!([node_of(&s, "named"), node_of(&s, "p")], ["b1", ""]);
+    s.push(1000, namespace("other", "red"));
+    s.push(2000, Action::Patch(ObjectRef::node("a1"), json!({"metadata": {"labels": {"more": "1"}}})));
+    s.run_until(9000);
+    assert_eq!(node_of(&s, "p"), "b1", "{}", reason_of(&s, "p"));
+}

@@ -27,7 +27,7 @@ fn of_resources() {
                 }
             }
             let object = json!({"spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]}});
-            PodInfo::new(serde_json::from_value(object).unwrap(), &mut resources)
+            PodInfo::new(serde_json::from_value(object).unwrap(), &mut resources, Rc::default())
         };
         let (new, there) = (pod(cpu, memory), pod(used_cpu, used_memory));
         let mut info = NodeInfo::new("n1");
@@ -102,5 +102,40 @@ fn between_two_nodes() {
             s.run_until(500);
             assert_eq!(node_of(&s, "p"), want, "{what}, seed {seed}");
         }
+    }
+}
+
+/// Pods of a Service or of a ReplicaSet spread without a word of their own: over nodes, and over zones, which counts more
+/// than the free room on a large node.
+#[test]
+fn pods_that_belong_together_spread_by_default() {
+    let zone = |name: &str, zone: &str, cpu: i64| {
+        node(name, cpu, json!({"metadata": {"labels": {"topology.kubernetes.io/zone": zone}}}))
+    };
+    let object = |version: &str, kind: &str, selector: Json| {
+        let metadata = json!({"name": "web", "namespace": "default"});
+        let object = json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": {"selector": selector}});
+        Action::Create { object, runs_ms: None }
+    };
+    let owned = json!({"metadata": {"labels": {"app": "x"}, "ownerReferences": [
+        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": true},
+    ]}});
+    let labelled = json!({"metadata": {"labels": {"app": "x"}}});
+    let service = || object("v1", "Service", json!({"app": "x"}));
+    let set = || object("apps/v1", "ReplicaSet", json!({"matchLabels": {"app": "x"}}));
+    // What, the object, the pod, the zones that pods are in at the end.
+    for (what, with, template, zones) in [
+        ("nothing", None, &labelled, 1),
+        ("a Service", Some(service()), &labelled, 2),
+        ("a Service of others", Some(object("v1", "Service", json!({"app": "y"}))), &labelled, 1),
+        ("a Service without selector", Some(object("v1", "Service", Json::Null)), &labelled, 1),
+        ("a ReplicaSet", Some(set()), &owned, 2),
+        ("a ReplicaSet that isn't theirs", Some(set()), &labelled, 1),
+    ] {
+        let nodes = [zone("big-1", "a", 64), zone("big-2", "a", 64), zone("small", "b", 4)];
+        let pods = (0..4).map(|i| pod(&format!("p{i}"), 1000, template.clone()));
+        let s = settled(nodes.into_iter().chain(with).chain(pods));
+        let in_b = (0..4).filter(|i| node_of(&s, &format!("p{i}")) == "small").count();
+        assert_eq!(1 + usize::from(in_b > 0), zones, "{what}: {in_b} in the small zone");
     }
 }
