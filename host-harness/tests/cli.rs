@@ -218,6 +218,45 @@ fn exit_codes_tell_failure_from_fault() {
 }
 
 #[test]
+fn what_is_not_simulated_is_told() {
+    let object = |version: &str, kind: &str, name: &str| {
+        format!("---\napiVersion: {version}\nkind: {kind}\nmetadata: {{name: {name}}}\n")
+    };
+    let pod = |name: &str, spec: &str| {
+        object("v1", "Pod", name) + &format!("spec: {{containers: [{{name: m, image: i}}], {spec}}}\n")
+    };
+    let claims = "resourceClaims: [{name: gpu, resourceClaimName: c}]";
+    let volume = "volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]";
+    let text = CLUSTER.to_owned()
+        + &object("apps/v1", "DaemonSet", "daemons")
+        + &object("v1", "ConfigMap", "c")
+        + &object("storage.k8s.io/v1", "CSINode", "n1")
+        + &pod("claims-1", claims)
+        + &pod("claims-2", claims)
+        + &pod("volume", volume)
+        + &pod("other", "schedulerName: other")
+        + "---\napiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- plugins: {multiPoint: \
+           {enabled: [{name: Tutti}]}}\n  pluginConfig:\n  - {name: Tutti, args: {guestURL: 'file:///none.wasm'}}\n  \
+           - {name: InterPodAffinity, args: {}}\n";
+    let output = Dir::new().file("in.yaml", text).tutti("replay --no-plugin in.yaml");
+    assert!(output.status.success(), "{output:?}");
+    let notes = String::from_utf8_lossy(&output.stderr);
+    for note in [
+        "note: 1 ConfigMap: has no part in scheduling, left out",
+        "note: 1 DaemonSet: not simulated: its controller; give its pods",
+        "note: 1 CSINode: not simulated: limits of volumes per node",
+        "note: pluginConfig of InterPodAffinity: not simulated, its defaults hold",
+        "note: 2 pods, default/claims-1 first, use resourceClaims, and dynamic resource allocation is not simulated",
+        "note: 1 pods, default/volume first, use a PersistentVolumeClaim that is not in the input",
+        "note: 1 pods, default/other first, have schedulerName other, which no profile of the configuration has: left alone",
+    ] {
+        assert!(notes.contains(note), "{notes}\nwanted {note}");
+    }
+    let reason = "persistentvolumeclaim \"data\" not found";
+    assert!(String::from_utf8_lossy(&output.stdout).contains(reason), "{output:?}");
+}
+
+#[test]
 fn test_reports_every_broken_file() {
     let scenario = |create: &str| {
         format!(

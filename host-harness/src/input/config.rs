@@ -114,7 +114,10 @@ impl Configuration {
                         == (&this.plugin, &this.guest_file, &this.guest_config)
                 };
                 if !found.as_ref().is_none_or(same) {
-                    return Err(Error::new(place.line, "a second wasm plugin, or other arguments; the harness runs one"));
+                    return Err(Error::new(
+                        place.line,
+                        "a second wasm plugin, or other arguments; the harness runs one",
+                    ));
                 }
                 found.get_or_insert(this);
                 runs_it = true;
@@ -123,7 +126,8 @@ impl Configuration {
                 return Err(Error::new(place.line, format!("a second profile of schedulerName {}", profile.name())));
             }
             for (point, set) in profile.plugins.iter().flatten() {
-                let disabled: Vec<_> = set.disabled.iter().map(|p| p.name.as_str()).filter(|name| *name != "*").collect();
+                let disabled: Vec<_> =
+                    set.disabled.iter().map(|p| p.name.as_str()).filter(|name| *name != "*").collect();
                 if !disabled.is_empty() {
                     let disabled = disabled.join(", ");
                     notes.push(format!("{disabled} disabled at {point}: not simulated, they run all the same"));
@@ -295,7 +299,10 @@ mod tests {
         let two = format!("{}{plain}{}", profile("gangs", ""), profile("more", "  percentageOfNodesToScore: 9\n"));
         let good = read(&two).unwrap();
         let names: Vec<_> = good.profiles.iter().map(|(name, runs_it)| (name.as_str(), *runs_it)).collect();
-        assert_eq!((good.scheduler.as_str(), names), ("gangs", vec![("gangs", true), ("more", true), ("plain", false)]));
+        assert_eq!(
+            (good.scheduler.as_str(), names),
+            ("gangs", vec![("gangs", true), ("more", true), ("plain", false)])
+        );
         assert_eq!((good.percentage_of_nodes_to_score, good.max_backoff, good.weights["Tutti"]), (7, Some(5), 3));
         assert_eq!(
             good.notes,

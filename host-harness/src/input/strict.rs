@@ -58,36 +58,36 @@ pub const KINDS: &[Kind] = &[
     kind::<apps::v1::ReplicaSet>("apps/v1", "ReplicaSet", true, Use::Workload),
     kind::<apps::v1::Deployment>("apps/v1", "Deployment", true, Use::Workload),
     kind::<apps::v1::StatefulSet>("apps/v1", "StatefulSet", true, Use::Workload),
-    kind::<IgnoredAny>("apps/v1", "DaemonSet", true, Use::NotSimulated(NO_PODS)),
-    kind::<IgnoredAny>("batch/v1", "CronJob", true, Use::NotSimulated(NO_PODS)),
-    kind::<IgnoredAny>("storage.k8s.io/v1", "CSINode", false, Use::NotSimulated("limits of volumes per node")),
-    kind::<IgnoredAny>("storage.k8s.io/v1", "CSIStorageCapacity", true, Use::NotSimulated("capacity of storage")),
-    kind::<IgnoredAny>("resource.k8s.io/v1beta1", "ResourceClaim", true, Use::NotSimulated(DYNAMIC)),
-    kind::<IgnoredAny>("resource.k8s.io/v1beta1", "ResourceClaimTemplate", true, Use::NotSimulated(DYNAMIC)),
-    kind::<IgnoredAny>("resource.k8s.io/v1beta1", "ResourceSlice", false, Use::NotSimulated(DYNAMIC)),
-    kind::<IgnoredAny>("resource.k8s.io/v1beta1", "DeviceClass", false, Use::NotSimulated(DYNAMIC)),
-    kind::<IgnoredAny>("v1", "LimitRange", true, Use::NotSimulated("its defaults; pods of a dump have them")),
-    kind::<IgnoredAny>("v1", "ResourceQuota", true, Use::NotSimulated("quota at admission")),
-    kind::<IgnoredAny>("node.k8s.io/v1", "RuntimeClass", false, Use::NotSimulated("its overhead; pods of a dump have it")),
-    kind::<IgnoredAny>("storage.k8s.io/v1", "CSIDriver", false, Use::NoPart),
-    kind::<IgnoredAny>("storage.k8s.io/v1", "VolumeAttachment", false, Use::NoPart),
-    kind::<IgnoredAny>("apps/v1", "ControllerRevision", true, Use::NoPart),
-    kind::<IgnoredAny>("v1", "ConfigMap", true, Use::NoPart),
-    kind::<IgnoredAny>("v1", "Secret", true, Use::NoPart),
-    kind::<IgnoredAny>("v1", "ServiceAccount", true, Use::NoPart),
-    kind::<IgnoredAny>("v1", "Endpoints", true, Use::NoPart),
-    kind::<IgnoredAny>("v1", "Event", true, Use::NoPart),
-    kind::<IgnoredAny>("events.k8s.io/v1", "Event", true, Use::NoPart),
-    kind::<IgnoredAny>("discovery.k8s.io/v1", "EndpointSlice", true, Use::NoPart),
-    kind::<IgnoredAny>("rbac.authorization.k8s.io/v1", "Role", true, Use::NoPart),
-    kind::<IgnoredAny>("rbac.authorization.k8s.io/v1", "RoleBinding", true, Use::NoPart),
-    kind::<IgnoredAny>("rbac.authorization.k8s.io/v1", "ClusterRole", false, Use::NoPart),
-    kind::<IgnoredAny>("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", false, Use::NoPart),
-    kind::<IgnoredAny>("networking.k8s.io/v1", "Ingress", true, Use::NoPart),
-    kind::<IgnoredAny>("networking.k8s.io/v1", "NetworkPolicy", true, Use::NoPart),
-    kind::<IgnoredAny>("autoscaling/v2", "HorizontalPodAutoscaler", true, Use::NoPart),
-    kind::<IgnoredAny>("coordination.k8s.io/v1", "Lease", true, Use::NoPart),
-    kind::<IgnoredAny>("apiextensions.k8s.io/v1", "CustomResourceDefinition", false, Use::NoPart),
+    left_out("apps/v1", "DaemonSet", true, Use::NotSimulated(NO_PODS)),
+    left_out("batch/v1", "CronJob", true, Use::NotSimulated(NO_PODS)),
+    left_out("storage.k8s.io/v1", "CSINode", false, Use::NotSimulated("limits of volumes per node")),
+    left_out("storage.k8s.io/v1", "CSIStorageCapacity", true, Use::NotSimulated("capacity of storage")),
+    left_out("resource.k8s.io/v1beta1", "ResourceClaim", true, Use::NotSimulated(DYNAMIC)),
+    left_out("resource.k8s.io/v1beta1", "ResourceClaimTemplate", true, Use::NotSimulated(DYNAMIC)),
+    left_out("resource.k8s.io/v1beta1", "ResourceSlice", false, Use::NotSimulated(DYNAMIC)),
+    left_out("resource.k8s.io/v1beta1", "DeviceClass", false, Use::NotSimulated(DYNAMIC)),
+    left_out("v1", "LimitRange", true, Use::NotSimulated("its defaults; pods of a dump have them")),
+    left_out("v1", "ResourceQuota", true, Use::NotSimulated("quota at admission")),
+    left_out("node.k8s.io/v1", "RuntimeClass", false, Use::NotSimulated("its overhead; pods of a dump have it")),
+    left_out("storage.k8s.io/v1", "CSIDriver", false, Use::NoPart),
+    left_out("storage.k8s.io/v1", "VolumeAttachment", false, Use::NoPart),
+    left_out("apps/v1", "ControllerRevision", true, Use::NoPart),
+    left_out("v1", "ConfigMap", true, Use::NoPart),
+    left_out("v1", "Secret", true, Use::NoPart),
+    left_out("v1", "ServiceAccount", true, Use::NoPart),
+    left_out("v1", "Endpoints", true, Use::NoPart),
+    left_out("v1", "Event", true, Use::NoPart),
+    left_out("events.k8s.io/v1", "Event", true, Use::NoPart),
+    left_out("discovery.k8s.io/v1", "EndpointSlice", true, Use::NoPart),
+    left_out("rbac.authorization.k8s.io/v1", "Role", true, Use::NoPart),
+    left_out("rbac.authorization.k8s.io/v1", "RoleBinding", true, Use::NoPart),
+    left_out("rbac.authorization.k8s.io/v1", "ClusterRole", false, Use::NoPart),
+    left_out("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", false, Use::NoPart),
+    left_out("networking.k8s.io/v1", "Ingress", true, Use::NoPart),
+    left_out("networking.k8s.io/v1", "NetworkPolicy", true, Use::NoPart),
+    left_out("autoscaling/v2", "HorizontalPodAutoscaler", true, Use::NoPart),
+    left_out("coordination.k8s.io/v1", "Lease", true, Use::NoPart),
+    left_out("apiextensions.k8s.io/v1", "CustomResourceDefinition", false, Use::NoPart),
 ];
 
 const NO_PODS: &str = "its controller; give its pods";
@@ -101,6 +101,11 @@ const fn kind<T: DeserializeOwned>(api_version: &'static str, kind: &'static str
         used,
         check: |value, unknown| value.read_noting_unknown::<T>(unknown).map(drop),
     }
+}
+
+/// A kind whose objects aren't looked at.
+const fn left_out(api_version: &'static str, kind: &'static str, namespaced: bool, used: Use) -> Kind {
+    Kind { api_version, kind, namespaced, used, check: |_, _| Ok(()) }
 }
 
 /// The kind that the object says it is.
@@ -224,6 +229,7 @@ mod tests {
             ("apiVersion: v1\nkind: Pd\n".to_owned(), vec![
                 "line 2: unknown kind Pd of v1; read are Node, Pod, PriorityClass, PodDisruptionBudget, PodGroup, Queue, Namespace, Service, PersistentVolumeClaim, PersistentVolume, StorageClass, Job, ReplicationController, ReplicaSet, Deployment, StatefulSet",
             ]),
+            ("apiVersion: v1\nkind: ConfigMap\ndata: {a: b}\n".to_owned(), vec![]),
             ("apiVersion: v1\nkind: PodGroup\n".to_owned(), vec![
                 "line 2: PodGroup of v1 is not read; use scheduling.x-k8s.io/v1alpha1 or scheduling.volcano.sh/v1beta1",
             ]),

@@ -43,7 +43,8 @@ fn controller(workload: &Json) -> Option<Json> {
     let (version, kind) = owner_kind(workload);
     let meta = json!({"name": workload["metadata"]["name"], "namespace": workload["metadata"]["namespace"]});
     let selector = &workload["spec"]["selector"];
-    (kind != "Job").then(|| json!({"apiVersion": version, "kind": kind, "metadata": meta, "spec": {"selector": selector}}))
+    (kind != "Job")
+        .then(|| json!({"apiVersion": version, "kind": kind, "metadata": meta, "spec": {"selector": selector}}))
 }
 
 /// API version and kind of the pods' owner.

@@ -14,8 +14,9 @@ mod time;
 pub use meta::{ObjectMeta, OwnerReference};
 pub use node::{ContainerImage, Node, NodeCondition, NodeSpec, NodeStatus, Taint};
 pub use pod::{
-    Affinity, Container, ContainerPort, EphemeralVolumeSource, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod,
-    PersistentVolumeClaimTemplate, PersistentVolumeClaimVolumeSource, PodAffinity, PodAffinityTerm, PodCondition, PodSchedulingGate, PodSpec, PodStatus, PreferredSchedulingTerm,
+    Affinity, Container, ContainerPort, EphemeralVolumeSource, NodeAffinity, NodeSelector, NodeSelectorRequirement,
+    NodeSelectorTerm, PersistentVolumeClaimTemplate, PersistentVolumeClaimVolumeSource, Pod, PodAffinity,
+    PodAffinityTerm, PodCondition, PodSchedulingGate, PodSpec, PodStatus, PreferredSchedulingTerm,
     ResourceRequirements, Toleration, TopologySpreadConstraint, Volume, VolumeSource, WeightedPodAffinityTerm,
 };
 pub use quantity::Quantity;

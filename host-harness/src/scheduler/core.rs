@@ -743,8 +743,8 @@ impl Core {
                 Plan::Provision(_) => {
                     let volume = format!("pvc-{namespace}-{name}");
                     let zone = self.node(node).labels().get(ZONE).cloned();
-                    let terms =
-                        zone.map(|zone| json!([{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}]));
+                    let terms = zone
+                        .map(|zone| json!([{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}]));
                     let affinity = terms.map(|terms| json!({"required": {"nodeSelectorTerms": terms}}));
                     let object = json!({
                         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume},

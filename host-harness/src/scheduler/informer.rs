@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use kube_scheduler_abi::{Action as Bits, EventResource as Resource};
 use kube_scheduler_abi::bridge::v1;
+use kube_scheduler_abi::{Action as Bits, EventResource as Resource};
 
 use super::Simulator;
 use super::core::{Core, Notice, Signal};
@@ -85,7 +85,10 @@ impl Simulator {
                     } as u32;
                     let key = (reference.namespace.clone(), reference.name.clone());
                     let claim = (reference.kind == "PersistentVolumeClaim").then_some(key);
-                    core.move_all(ClusterEvent { action: Bits::ADD.0, about: About::Storage { resource, claim } }, None);
+                    core.move_all(
+                        ClusterEvent { action: Bits::ADD.0, about: About::Storage { resource, claim } },
+                        None,
+                    );
                 }
                 if with_plugin {
                     let resource = v1::Resource {

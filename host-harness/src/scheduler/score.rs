@@ -170,8 +170,7 @@ fn topology_spread(core: &Core, pod: &PodInfo, nodes: &[NodeId]) -> Option<Vec<i
         for (constraint, domains) in constraints.iter().zip(&domains) {
             let Some(value) = info.labels().get(&constraint.key) else { continue };
             let host = constraint.key == HOSTNAME;
-            let count =
-                if host { constraint.count(pod, info) } else { domains.get(value).copied().unwrap_or(0) };
+            let count = if host { constraint.count(pod, info) } else { domains.get(value).copied().unwrap_or(0) };
             let size = if host { feasible } else { domains.len() };
             #[expect(clippy::cast_precision_loss, reason = "small counts")]
             {

@@ -180,9 +180,8 @@ impl Class {
     fn of(object: &Json) -> Self {
         let term = |term: &Json| {
             let expressions = term["matchLabelExpressions"].as_array().into_iter().flatten();
-            let expressions: Vec<Json> = expressions
-                .map(|e| json!({"key": e["key"], "operator": "In", "values": e["values"]}))
-                .collect();
+            let expressions: Vec<Json> =
+                expressions.map(|e| json!({"key": e["key"], "operator": "In", "values": e["values"]})).collect();
             NodeSelectorTerm::deserialize(&json!({"matchExpressions": expressions})).unwrap_or_default()
         };
         Self {
@@ -241,8 +240,10 @@ impl Storage {
                 return Err((plugin::VOLUME_RESTRICTIONS, format!("persistentvolumeclaim \"{name}\" not found")));
             };
             if claim.phase == "Lost" {
-                let text =
-                    format!("persistentvolumeclaim \"{name}\" bound to non-existent persistentvolume \"{}\"", claim.volume);
+                let text = format!(
+                    "persistentvolumeclaim \"{name}\" bound to non-existent persistentvolume \"{}\"",
+                    claim.volume
+                );
                 return Err((plugin::VOLUME_BINDING, text));
             }
             if claim.deleted {
@@ -357,7 +358,9 @@ impl State {
             let found = candidates.iter().filter(free).find(|volume| volume.reaches(node));
             let plan = match (found, provision) {
                 (Some(volume), _) => Plan::Bind(volume.name.clone()),
-                (None, Some(topologies)) if one_matches(topologies, node) => Plan::Provision(node.metadata.name.clone()),
+                (None, Some(topologies)) if one_matches(topologies, node) => {
+                    Plan::Provision(node.metadata.name.clone())
+                }
                 _ => return None,
             };
             plans.push((key.clone(), plan));

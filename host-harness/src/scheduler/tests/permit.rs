@@ -182,3 +182,25 @@ fn a_restart_lets_held_pods_go_back() {
     s.run_until(2000);
     assert!(s.state().pods().all(|p| p.node == "n1"));
 }
+
+#[test]
+fn each_profile_has_its_say() {
+    let log = Rc::new(RefCell::new(Vec::new()));
+    let shared = Rc::clone(&log);
+    let start: StartPlugin = Rc::new(move || {
+        Ok(Box::new(Holder { members: 2, wait_ms: 60_000, log: Rc::clone(&shared) }) as Box<dyn Plugin>)
+    });
+    let other_profiles = BTreeMap::from([("plain".to_owned(), false), ("too".to_owned(), true)]);
+    let mut s = Simulator::new(SimConfig { other_profiles, ..SimConfig::default() }, Some(start)).unwrap();
+    s.push(0, node("n1", 9, json!({})));
+    for (name, scheduler) in [("a", "default-scheduler"), ("b", "plain"), ("c", "nobody"), ("d", "too")] {
+        let with = json!({"metadata": {"uid": name, "labels": {"g": "x"}}, "spec": {"schedulerName": scheduler}});
+        s.push(if name == "d" { 1_000 } else { 0 }, pod(name, 1000, with));
+    }
+    s.run_until(500);
+    assert_eq!(waiting(&s), 1, "a waits for another");
+    assert_eq!(["b", "c"].map(|name| node_of(&s, name)), ["n1", ""], "one without the plugin, one of nobody");
+    s.run_until(1_500);
+    assert_eq!(["a", "d"].map(|name| node_of(&s, name)), ["n1", "n1"], "two profiles share a group");
+    assert!(!log.borrow().iter().any(|line| line.ends_with(" b")), "{:?}", log.borrow());
+}

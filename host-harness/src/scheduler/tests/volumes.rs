@@ -31,7 +31,8 @@ fn claim(name: &str, class: &str, volume: &str, mode: &str) -> Action {
 
 /// A volume of a class that only the node of this zone reaches.
 fn volume(name: &str, class: &str, size: &str, zone: &str) -> Action {
-    let term = json!({"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}]});
+    let term =
+        json!({"matchExpressions": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": [zone]}]});
     object(json!({
         "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
         "spec": {
