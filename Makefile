@@ -31,8 +31,12 @@ build: guests ## build guests, the tutti command and the scheduler
 	$(MAKE) scheduler
 
 .PHONY: scheduler
-scheduler: ## build scheduler/bin/{kube-scheduler,tutti-local}
+scheduler: ## build scheduler/bin/{kube-scheduler,tutti-local,bench-scheduler}
 	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/ ./cmd/...
+
+.PHONY: stock-scheduler
+stock-scheduler: ## build the wasm extension's own scheduler, without the bridge, for the tests
+	$(GO) build -trimpath -o bin/stock-scheduler sigs.k8s.io/kube-scheduler-wasm-extension/scheduler/cmd/scheduler
 
 ##@ run
 
@@ -57,7 +61,7 @@ test-go: guests ## Go unit tests (GOFLAGS=-race for the race detector, which bui
 	$(GO) test -count=1 $$($(GO) list ./... | grep -v /e2e)
 
 .PHONY: e2e
-e2e: guests scheduler ## end-to-end tests against a real API server, etcd and scheduler
+e2e: guests scheduler stock-scheduler ## end-to-end tests against a real API server, etcd and scheduler
 	$(GO) test -count=1 -timeout 20m ./e2e/...
 
 .PHONY: lint

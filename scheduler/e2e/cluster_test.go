@@ -3,10 +3,11 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,6 +28,7 @@ var resources = []struct {
 	{schema.GroupVersionResource{Group: "scheduling.volcano.sh", Version: "v1beta1", Resource: "podgroups"}, "PodGroup", true},
 	{schema.GroupVersionResource{Group: "scheduling.volcano.sh", Version: "v1beta1", Resource: "queues"}, "Queue", false},
 	{schema.GroupVersionResource{Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"}, "PriorityClass", false},
+	{schema.GroupVersionResource{Group: "node.k8s.io", Version: "v1", Resource: "runtimeclasses"}, "RuntimeClass", false},
 	{schema.GroupVersionResource{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}, "PodDisruptionBudget", true},
 	{schema.GroupVersionResource{Version: "v1", Resource: "events"}, "Event", true},
 }
@@ -75,19 +77,48 @@ func (c *testCluster) wipe() error {
 // ours marks what tests made of kinds that have objects of the system's.
 const ours = "tutti.dev/e2e"
 
-// priorityClass makes a class for the number, since the API server takes no bare numbers.
-func (c *testCluster) priorityClass(ctx context.Context, value int32) (string, error) {
-	name := fmt.Sprintf("priority-%d", value)
-	if value < 0 {
-		name = fmt.Sprintf("priority-minus-%d", -value)
+// classes makes the PriorityClass and RuntimeClass that a pod's numbers come from: a scenario says the numbers, and the API
+// server takes them from a class only.
+func (c *testCluster) classes(ctx context.Context, spec map[string]any) error {
+	if priority, ok := spec["priority"]; ok && spec["priorityClassName"] == nil {
+		value, err := strconv.ParseInt(fmt.Sprint(priority), 10, 32)
+		if err != nil {
+			return fmt.Errorf("priority: %w", err)
+		}
+		name := fmt.Sprintf("priority-%d", value)
+		if value < 0 {
+			name = fmt.Sprintf("priority-minus-%d", -value)
+		}
+		class := map[string]any{"value": value}
+		if policy, ok := spec["preemptionPolicy"]; ok {
+			name += "-" + strings.ToLower(fmt.Sprint(policy))
+			class["preemptionPolicy"] = policy
+		}
+		if err := c.class(ctx, "scheduling.k8s.io/v1", "PriorityClass", name, class); err != nil {
+			return err
+		}
+		delete(spec, "priority")
+		spec["priorityClassName"] = name
 	}
-	_, err := c.Client.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{ours: "yes"}}, Value: value,
-	}, metav1.CreateOptions{})
+	if overhead, ok := spec["overhead"]; ok && spec["runtimeClassName"] == nil {
+		const name = "with-overhead"
+		class := map[string]any{"handler": "none", "overhead": map[string]any{"podFixed": overhead}}
+		if err := c.class(ctx, "node.k8s.io/v1", "RuntimeClass", name, class); err != nil {
+			return err
+		}
+		spec["runtimeClassName"] = name
+	}
+	return nil
+}
+
+func (c *testCluster) class(ctx context.Context, apiVersion, kind, name string, class map[string]any) error {
+	class["apiVersion"], class["kind"] = apiVersion, kind
+	class["metadata"] = map[string]any{"name": name, "annotations": map[string]any{ours: "yes"}}
+	err := c.create(ctx, class)
 	if apierrors.IsAlreadyExists(err) {
-		err = nil
+		return nil
 	}
-	return name, err
+	return err
 }
 
 // create makes the object, and its namespace where it lacks, and writes its status too where it has one.
@@ -107,7 +138,7 @@ func (c *testCluster) create(ctx context.Context, object map[string]any) error {
 		}
 		made, err = client.Namespace(u.GetNamespace()).Create(ctx, u, metav1.CreateOptions{})
 	}
-	// Admission learns of a new PriorityClass a moment later than we.
+	// Admission learns of a new class a moment later than we.
 	for deadline := time.Now().Add(5 * time.Second); apierrors.IsForbidden(err) && time.Now().Before(deadline); time.Sleep(tick) {
 		made, err = client.Namespace(u.GetNamespace()).Create(ctx, u, metav1.CreateOptions{})
 	}

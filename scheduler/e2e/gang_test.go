@@ -180,7 +180,7 @@ func TestTwoProfilesShareAGang(t *testing.T) {
 	t.Parallel()
 	c := take(t)
 	c.nodes(t, 4, 1)
-	c.scheduler(t, localcluster.SchedulerOptions{Plugin: plugin, Profiles: []string{"default-scheduler", "other"}})
+	c.scheduler(t, localcluster.SchedulerOptions{Plugin: plugin, Profiles: []localcluster.Profile{{Name: "default-scheduler"}, {Name: "other"}}})
 	g := gang{name: "ga", min: 4}
 	c.group(t, g)
 	for i := range 4 {

@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	binary = "../bin/tutti-local"
-	plugin = "../../out/guest/plugin.wasm"
+	binary      = "../bin/tutti-local"
+	stockBinary = "../bin/stock-scheduler" // of the wasm extension, as it is
+	plugin      = "../../out/guest/plugin.wasm"
 )
 
 var samples = flag.String("scenarios", "../../testdata/scenarios", "directory of the scenarios")
@@ -29,7 +30,7 @@ var clusters = flag.Int("clusters", 6, "clusters that run side by side")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	for _, file := range []string{binary, plugin} {
+	for _, file := range []string{binary, stockBinary, plugin} {
 		if _, err := os.Stat(file); err != nil {
 			fmt.Fprintf(os.Stderr, "e2e: %v; run `make e2e`, which builds it\n", err)
 			os.Exit(1)
@@ -59,8 +60,9 @@ var (
 // testCluster is a cluster with a fake kubelet and the status controller.
 type testCluster struct {
 	*localcluster.Cluster
-	binary string
-	stop   func()
+	binary  string
+	stop    func()
+	refuser *refuser // once a test has wanted it
 }
 
 // take gives the test an empty cluster, which goes back when the test ends.
@@ -75,6 +77,9 @@ func take(t *testing.T) *testCluster {
 		}
 	}
 	t.Cleanup(func() {
+		if c.refuser != nil {
+			c.refuser.forget()
+		}
 		if err := c.wipe(); err != nil {
 			t.Errorf("the cluster can't be emptied: %v", err)
 			c.stop()
@@ -108,13 +113,15 @@ func newCluster() (*testCluster, error) {
 	}
 	go func() { _ = fakekubelet.Run(ctx, c.Client) }()
 	go func() { _ = podgroup.Run(ctx, c.Config, podgroup.Options{}) }()
-	return &testCluster{c, path, stop}, nil
+	return &testCluster{Cluster: c, binary: path, stop: stop}, nil
 }
 
 // scheduler starts a scheduler with the plugin, waits until it is healthy, and stops it at the end of the test.
 func (c *testCluster) scheduler(t *testing.T, o localcluster.SchedulerOptions) *localcluster.Scheduler {
 	t.Helper()
-	o.Binary, o.Args = c.binary, []string{"kube-scheduler"}
+	if o.Binary == "" {
+		o.Binary, o.Args = c.binary, []string{"kube-scheduler"}
+	}
 	s, err := c.StartScheduler(o)
 	if err != nil {
 		t.Fatalf("the scheduler doesn't start: %v", err)

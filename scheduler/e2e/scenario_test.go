@@ -4,8 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"tutti/scheduler/localcluster"
+	"tutti/scheduler/scenario"
 )
 
 const (
@@ -35,7 +36,7 @@ func TestScenarios(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
-			s, err := readScenario(file)
+			s, err := scenario.Read(file)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,19 +44,20 @@ func TestScenarios(t *testing.T) {
 				t.Skip("only for the harness: " + s.HarnessOnly)
 			}
 			t.Parallel()
-			(&run{t: t, scenario: s, cluster: take(t)}).play()
+			(&run{t: t, Scenario: s, cluster: take(t)}).play()
 		})
 	}
 }
 
 // run is one scenario under way.
 type run struct {
-	*scenario
+	*scenario.Scenario
 	t         *testing.T
 	cluster   *testCluster
 	scheduler *localcluster.Scheduler
 	options   localcluster.SchedulerOptions
 	begin     time.Time
+	link      *link // of a scheduler whose API server goes away
 
 	mu       sync.Mutex
 	pods     map[types.UID]*v1.Pod // that exist
@@ -63,9 +65,12 @@ type run struct {
 	evicted  []ended
 	warnings []warning
 	events   map[types.UID]*v1.Event
+	view     *view
+	left     int           // steps not done
+	upTo     time.Duration // all steps before this are done
+	doneAt   time.Time     // the last of them
 
 	pending sync.WaitGroup // steps under way
-	left    int            // steps not done, under mu
 }
 
 type ended struct {
@@ -87,7 +92,24 @@ func (r *run) play() {
 	}()
 	r.pods, r.boundAt, r.events = map[types.UID]*v1.Pod{}, map[types.UID]time.Time{}, map[types.UID]*v1.Event{}
 	r.options = localcluster.SchedulerOptions{Plugin: plugin, GuestConfig: string(r.Config)}
+	r.options.Flags = []string{verbose}
+	for _, s := range r.Steps {
+		if s.APIAway != nil && r.link == nil {
+			link, err := r.cluster.link()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer link.stop()
+			r.link, r.options.Kubeconfig = link, link.kubeconfig
+		}
+	}
 	r.scheduler = r.cluster.scheduler(t, r.options)
+	view, err := openView(r.scheduler)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer view.file.Close()
+	r.view = view
 	if err := r.follow(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +173,7 @@ func compact(text []byte) string {
 	m := map[string]any{}
 	_ = json.Unmarshal(text, &m)
 	for k, v := range m {
-		if v == nil || v == "" || reflect.DeepEqual(v, map[string]any{"Duration": 0.0}) {
+		if v == nil || v == "" || v == "0s" {
 			delete(m, k)
 		}
 	}
@@ -166,12 +188,12 @@ type verdict struct {
 }
 
 // look evaluates an expectation at now, and tells whether it is still to be looked at.
-func (r *run) look(e *expectation, v *verdict, now time.Duration, end bool) bool {
-	from, to, err := e.window(r.Until.Duration)
+func (r *run) look(e *scenario.Expectation, v *verdict, now time.Duration, end bool) bool {
+	from, to, err := e.Window(r.Until.Duration)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	why := func() string { return r.check(&e.conditions, e.Since.Duration) }
+	why := func() string { return r.check(&e.Conditions, e.Since.Duration) }
 	switch {
 	case e.At == "end":
 		if end {
@@ -192,7 +214,7 @@ func (r *run) look(e *expectation, v *verdict, now time.Duration, end bool) bool
 		}
 		return !v.held && now < to+grace
 	default:
-		if now < from {
+		if now < from || !r.caughtUp(from) {
 			v.held = true // unless something is seen
 			return true
 		}
@@ -212,17 +234,27 @@ func (r *run) look(e *expectation, v *verdict, now time.Duration, end bool) bool
 	}
 }
 
+// lag is how far the watch may be behind what a step did.
+const lag = 300 * time.Millisecond
+
+// caughtUp tells whether all steps up to this time are done and to be seen. On a cluster they take a moment.
+func (r *run) caughtUp(to time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.upTo > to && time.Since(r.doneAt) > lag
+}
+
 // check returns why the conditions don't hold, or "".
-func (r *run) check(c *conditions, since time.Duration) string {
+func (r *run) check(c *scenario.Conditions, since time.Duration) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.checkLocked(c, since)
 }
 
-func (r *run) checkLocked(c *conditions, since time.Duration) string {
+func (r *run) checkLocked(c *scenario.Conditions, since time.Duration) string {
 	for _, of := range []struct {
 		what   string
-		want   map[string]number
+		want   map[string]scenario.Number
 		counts func(*v1.Pod) bool
 	}{
 		{"bound", c.Bound, func(p *v1.Pod) bool { return p.Spec.NodeName != "" }},
@@ -232,30 +264,65 @@ func (r *run) checkLocked(c *conditions, since time.Duration) string {
 		for pattern, want := range of.want {
 			have := 0
 			for _, p := range r.pods {
-				if matches(pattern, p.Namespace, p.Name) && of.counts(p) {
+				if scenario.Matches(pattern, p.Namespace, p.Name) && of.counts(p) {
 					have++
 				}
 			}
-			if !want.holds(have) {
+			if !want.Holds(have) {
 				return fmt.Sprintf("%s %s is %d, not %v", of.what, pattern, have, want)
 			}
+		}
+	}
+	if err := r.view.update(); err != nil {
+		return err.Error()
+	}
+	for pattern, want := range c.Waiting {
+		have := 0
+		for pod := range r.view.waiting {
+			if namespace, name, _ := strings.Cut(pod, "/"); scenario.Matches(pattern, namespace, name) {
+				have++
+			}
+		}
+		if !want.Holds(have) {
+			return fmt.Sprintf("waiting %s is %d, not %v", pattern, have, want)
+		}
+	}
+	for pattern, want := range c.Attempts {
+		have := 0
+		for _, a := range r.view.attempts {
+			namespace, name, _ := strings.Cut(a.pod, "/")
+			if a.at.Sub(r.begin) >= since && scenario.Matches(pattern, namespace, name) {
+				have++
+			}
+		}
+		if !want.Holds(have) {
+			return fmt.Sprintf("attempts %s is %d, not %v", pattern, have, want)
+		}
+	}
+	if len(c.Free) > 0 {
+		why, err := r.view.free(r.scheduler, c.Free)
+		if err != nil {
+			return err.Error()
+		}
+		if why != "" {
+			return why
 		}
 	}
 	for pattern, want := range c.Evicted {
 		have := 0
 		for _, e := range r.evicted {
-			if e.at >= since && matches(pattern, e.pod.Namespace, e.pod.Name) {
+			if e.at >= since && scenario.Matches(pattern, e.pod.Namespace, e.pod.Name) {
 				have++
 			}
 		}
-		if !want.holds(have) {
+		if !want.Holds(have) {
 			return fmt.Sprintf("evicted %s is %d, not %v", pattern, have, want)
 		}
 	}
 	for pattern, text := range c.Reason {
 		found := false
 		for _, p := range r.pods {
-			if matches(pattern, p.Namespace, p.Name) {
+			if scenario.Matches(pattern, p.Namespace, p.Name) {
 				found = true
 				if reason := reasonOf(p); !strings.Contains(reason, text) {
 					return fmt.Sprintf("the reason of %s is %q, without %q", p.Name, reason, text)
@@ -270,7 +337,7 @@ func (r *run) checkLocked(c *conditions, since time.Duration) string {
 		var first, last time.Time
 		for uid, at := range r.boundAt {
 			p := r.pods[uid]
-			if p == nil || !matches(pattern, p.Namespace, p.Name) {
+			if p == nil || !scenario.Matches(pattern, p.Namespace, p.Name) {
 				continue
 			}
 			if first.IsZero() || at.Before(first) {
@@ -300,7 +367,7 @@ func (r *run) checkLocked(c *conditions, since time.Duration) string {
 				have++
 			}
 		}
-		if !want.holds(have) {
+		if !want.Holds(have) {
 			return fmt.Sprintf("%d warnings are about %s, not %v", have, ref, want)
 		}
 	}
@@ -375,7 +442,7 @@ func refers(ref string, o *v1.ObjectReference) bool {
 	if o.Kind == "Node" {
 		namespace = o.Namespace
 	}
-	return matches(namespace+"/"+name, o.Namespace, o.Name)
+	return scenario.Matches(namespace+"/"+name, o.Namespace, o.Name)
 }
 
 func (c *testCluster) find(ref string) (*unstructured.Unstructured, error) {
@@ -459,6 +526,7 @@ func (r *run) steps(ctx context.Context, failed chan<- error) {
 	for i := range r.Steps {
 		s := &r.Steps[i]
 		if s.When == nil && s.Every.Duration == 0 {
+			r.before(s.At.Duration)
 			sleepUntil(ctx, r.begin.Add(s.At.Duration))
 			done(r.do(ctx, s, r.begin.Add(s.At.Duration)))
 			continue
@@ -480,6 +548,16 @@ func (r *run) steps(ctx context.Context, failed chan<- error) {
 			done(r.do(ctx, s, from.Add(s.At.Duration)))
 		}()
 	}
+	r.before(math.MaxInt64)
+}
+
+// before notes that all steps before this time are done, those aside that wait for a condition or repeat.
+func (r *run) before(at time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if at > r.upTo {
+		r.upTo, r.doneAt = at, time.Now()
+	}
 }
 
 func sleepUntil(ctx context.Context, until time.Time) {
@@ -489,9 +567,9 @@ func sleepUntil(ctx context.Context, until time.Time) {
 	}
 }
 
-func (r *run) do(ctx context.Context, s *step, at time.Time) error {
+func (r *run) do(ctx context.Context, s *scenario.Step, at time.Time) error {
 	for i := range s.Create {
-		objects, err := s.Create[i].objects()
+		objects, err := s.Create[i].Objects()
 		if err != nil {
 			return err
 		}
@@ -526,7 +604,7 @@ func (r *run) do(ctx context.Context, s *step, at time.Time) error {
 		r.mu.Lock()
 		var refs []string
 		for _, p := range r.pods {
-			if matches(pattern, p.Namespace, p.Name) {
+			if scenario.Matches(pattern, p.Namespace, p.Name) {
 				refs = append(refs, "pod/"+p.Namespace+"/"+p.Name)
 			}
 		}
@@ -537,11 +615,19 @@ func (r *run) do(ctx context.Context, s *step, at time.Time) error {
 			}
 		}
 	}
-	if len(s.FailBinds) > 0 || s.APIAway != nil {
-		return fmt.Errorf("failBinds and apiAway are for the harness; say harnessOnly")
+	for pattern, n := range s.FailBinds {
+		if err := r.cluster.refuseBindings(ctx, pattern, n); err != nil {
+			return err
+		}
+	}
+	if s.APIAway != nil {
+		r.link.away(ctx, s.APIAway.Duration)
 	}
 	if s.RestartScheduler != nil {
 		r.scheduler.Kill()
+		r.mu.Lock()
+		clear(r.view.waiting)
+		r.mu.Unlock()
 		sleepUntil(ctx, time.Now().Add(s.RestartScheduler.Duration))
 		scheduler, err := r.cluster.StartScheduler(r.again())
 		if err != nil {
@@ -559,19 +645,9 @@ func (r *run) again() localcluster.SchedulerOptions {
 }
 
 func (r *run) create(ctx context.Context, object map[string]any) error {
-	if object["kind"] == "Pod" {
-		spec, _ := object["spec"].(map[string]any)
-		if p, ok := spec["priority"]; ok && spec["priorityClassName"] == nil {
-			var value int32
-			if _, err := fmt.Sscan(fmt.Sprint(p), &value); err != nil {
-				return fmt.Errorf("priority %v: %w", p, err)
-			}
-			name, err := r.cluster.priorityClass(ctx, value)
-			if err != nil {
-				return err
-			}
-			delete(spec, "priority")
-			spec["priorityClassName"] = name
+	if spec, _ := object["spec"].(map[string]any); object["kind"] == "Pod" {
+		if err := r.cluster.classes(ctx, spec); err != nil {
+			return err
 		}
 	}
 	return r.cluster.create(ctx, object)

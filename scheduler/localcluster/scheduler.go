@@ -1,6 +1,7 @@
 package localcluster
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -16,18 +17,29 @@ import (
 
 // SchedulerOptions say how a scheduler is started.
 type SchedulerOptions struct {
-	Binary      string   // started as "Binary Args… --config=…"
-	Args        []string // before --config; {"kube-scheduler"} for tutti-local
-	Plugin      string   // file of the guest; "": no plugin
-	GuestConfig string   // JSON; "" is {}
-	Profiles    []string // scheduler names; none: default-scheduler
+	Binary      string    // started as "Binary Args… --config=…"
+	Args        []string  // before --config; {"kube-scheduler"} for tutti-local
+	Plugin      string    // file of the gang plugin's guest; "": no plugin
+	GuestConfig string    // JSON; "" is {}
+	Profiles    []Profile // none: default-scheduler with Plugin
 	// Coscheduling enables that plugin of kubernetes-sigs/scheduler-plugins instead, as its documentation does, for
 	// comparisons. Binary must have it.
 	Coscheduling bool
 	LeaderElect  bool
-	Port         int // of /metrics and /healthz; 0: a free one
+	Kubeconfig   string // "": the cluster's
+	Port         int    // of /metrics and /healthz; 0: a free one
 	Name         string
-	Flags        []string // more flags
+	// MaxBackoff bounds the scheduler's own backoff of a pod; 0: its default of 10 s. At least 1 s.
+	MaxBackoff time.Duration
+	Flags      []string // more flags
+}
+
+// Profile is a scheduler name with its plugin.
+type Profile struct {
+	Name        string
+	Guest       string // file of another guest than Plugin, enabled at the points it has in their default order
+	GuestConfig string
+	Disabled    []string // plugins that are off in this profile
 }
 
 // Scheduler is a running scheduler process.
@@ -78,36 +90,38 @@ func (c *Cluster) StartScheduler(o SchedulerOptions) (*Scheduler, error) {
 
 // schedulerConfig is a KubeSchedulerConfiguration as in scheduler-config/profiles.
 func (c *Cluster) schedulerConfig(o SchedulerOptions) ([]byte, error) {
-	names := o.Profiles
-	if len(names) == 0 {
-		names = []string{"default-scheduler"}
+	of := o.Profiles
+	if len(of) == 0 {
+		of = []Profile{{Name: "default-scheduler"}}
 	}
 	type list []map[string]any
-	enabled := func(names ...string) map[string]any {
-		var l list
+	named := func(names ...string) list {
+		l := list{}
 		for _, n := range names {
 			l = append(l, map[string]any{"name": n})
 		}
-		return map[string]any{"enabled": l}
+		return l
 	}
+	enabled := func(names ...string) map[string]any { return map[string]any{"enabled": named(names...)} }
 	var profiles list
-	for _, name := range names {
-		profile := map[string]any{"schedulerName": name}
-		if o.Plugin != "" {
-			plugin, err := filepath.Abs(o.Plugin)
+	for _, p := range of {
+		profile := map[string]any{"schedulerName": p.Name}
+		guest, config := p.Guest, p.GuestConfig
+		points := map[string]any{"multiPoint": map[string]any{"enabled": named(PluginName), "disabled": named(p.Disabled...)}}
+		if guest == "" && o.Plugin != "" {
+			guest, config = o.Plugin, o.GuestConfig
+			points["preFilter"] = enabled(PluginName)
+			points["postFilter"] = enabled(PluginName, "DefaultPreemption")
+		}
+		if guest != "" {
+			file, err := filepath.Abs(guest)
 			if err != nil {
 				return nil, err
 			}
-			guest := o.GuestConfig
-			if guest == "" {
-				guest = "{}"
-			}
-			profile["plugins"] = map[string]any{
-				"multiPoint": enabled(PluginName),
-				"preFilter":  enabled(PluginName),
-				"postFilter": enabled(PluginName, "DefaultPreemption"),
-			}
-			profile["pluginConfig"] = list{{"name": PluginName, "args": map[string]any{"guestURL": "file://" + plugin, "guestConfig": guest}}}
+			profile["plugins"] = points
+			profile["pluginConfig"] = list{{"name": PluginName, "args": map[string]any{
+				"guestURL": "file://" + file, "guestConfig": cmp.Or(config, "{}"),
+			}}}
 		}
 		if o.Coscheduling {
 			off := list{{"name": "*"}}
@@ -119,18 +133,22 @@ func (c *Cluster) schedulerConfig(o SchedulerOptions) ([]byte, error) {
 		}
 		profiles = append(profiles, profile)
 	}
-	return json.MarshalIndent(map[string]any{
+	config := map[string]any{
 		"apiVersion": "kubescheduler.config.k8s.io/v1",
 		"kind":       "KubeSchedulerConfiguration",
 		"clientConnection": map[string]any{
-			"kubeconfig": c.Kubeconfig, "qps": 5000, "burst": 5000,
+			"kubeconfig": cmp.Or(o.Kubeconfig, c.Kubeconfig), "qps": 5000, "burst": 5000,
 		},
 		"leaderElection": map[string]any{
 			"leaderElect": o.LeaderElect, "leaseDuration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms",
 			"resourceNamespace": "kube-system", "resourceName": "kube-scheduler", "resourceLock": "leases",
 		},
 		"profiles": profiles,
-	}, "", "  ")
+	}
+	if o.MaxBackoff > 0 {
+		config["podMaxBackoffSeconds"] = max(1, int(o.MaxBackoff.Seconds()))
+	}
+	return json.MarshalIndent(config, "", "  ")
 }
 
 const getTimeout = 5 * time.Second

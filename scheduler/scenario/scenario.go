@@ -1,4 +1,6 @@
-package e2e
+// Package scenario reads the files of testdata/scenarios, which docs/scenarios.md describes. The harness' reader is the one
+// that explains faults; this one only refuses what it doesn't know.
+package scenario
 
 import (
 	"encoding/json"
@@ -15,23 +17,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// scenario is a file of testdata/scenarios; docs/scenarios.md is its description. The harness' reader is the one that
-// explains faults; this one only refuses what it doesn't know.
-type scenario struct {
+// Scenario is a file.
+type Scenario struct {
 	APIVersion  string          `json:"apiVersion"`
 	Kind        string          `json:"kind"`
 	About       string          `json:"about"`
 	Case        string          `json:"case"`
 	HarnessOnly string          `json:"harnessOnly"`
 	Config      json.RawMessage `json:"config"`
-	Until       duration        `json:"until"`
-	Steps       []step          `json:"steps"`
-	Expect      []expectation   `json:"expect"`
+	Until       Duration        `json:"until"`
+	Steps       []Step          `json:"steps"`
+	Expect      []Expectation   `json:"expect"`
 }
 
-type duration struct{ time.Duration }
+// Duration is written as in Go, 1m30s.
+type Duration struct{ time.Duration }
 
-func (d *duration) UnmarshalJSON(data []byte) error {
+func (d *Duration) UnmarshalJSON(data []byte) error {
 	var text string
 	if err := json.Unmarshal(data, &text); err != nil {
 		return err
@@ -41,13 +43,17 @@ func (d *duration) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-type step struct {
-	At       duration    `json:"at"`
-	Every    duration    `json:"every"`
-	When     *conditions `json:"when"`
+// MarshalJSON writes it as it is read.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
+
+// Step is what happens at a time.
+type Step struct {
+	At       Duration    `json:"at"`
+	Every    Duration    `json:"every"`
+	When     *Conditions `json:"when"`
 	AnyOrder bool        `json:"anyOrder"`
 
-	Create []item   `json:"create"`
+	Create []Item   `json:"create"`
 	Delete []string `json:"delete"`
 	Patch  []struct {
 		Object string         `json:"object"`
@@ -55,14 +61,14 @@ type step struct {
 	} `json:"patch"`
 	Finish           map[string]string `json:"finish"`
 	FailBinds        map[string]int    `json:"failBinds"`
-	APIAway          *duration         `json:"apiAway"`
-	RestartScheduler *duration         `json:"restartScheduler"`
+	APIAway          *Duration         `json:"apiAway"`
+	RestartScheduler *Duration         `json:"restartScheduler"`
 }
 
-// names is one name, a list, or a range a-{0..3}.
-type names []string
+// Names is one name, a list, or a range a-{0..3}.
+type Names []string
 
-func (n *names) UnmarshalJSON(data []byte) error {
+func (n *Names) UnmarshalJSON(data []byte) error {
 	var one string
 	if json.Unmarshal(data, &one) == nil {
 		*n = expand(one)
@@ -94,27 +100,28 @@ func expand(name string) []string {
 	return all
 }
 
-type item struct {
-	Node         names             `json:"node"`
+// Item is an element of create.
+type Item struct {
+	Node         Names             `json:"node"`
 	Allocatable  map[string]any    `json:"allocatable"`
 	Labels       map[string]string `json:"labels"`
 	Taints       []any             `json:"taints"`
-	Pod          names             `json:"pod"`
+	Pod          Names             `json:"pod"`
 	Group        string            `json:"group"`
 	Requests     map[string]any    `json:"requests"`
-	Runs         *duration         `json:"runs"`
+	Runs         *Duration         `json:"runs"`
 	Collective   bool              `json:"collective"`
-	StartTimeout *duration         `json:"startTimeout"`
+	StartTimeout *Duration         `json:"startTimeout"`
 	Priority     *int32            `json:"priority"`
 	NodeName     string            `json:"nodeName"`
-	PodGroup     names             `json:"podGroup"`
+	PodGroup     Names             `json:"podGroup"`
 	MinMember    *int32            `json:"minMember"`
 	Manifest     map[string]any    `json:"manifest"`
 	With         map[string]any    `json:"with"`
 }
 
-// objects are the manifests that the item stands for.
-func (it *item) objects() ([]map[string]any, error) {
+// Objects are the manifests that the item stands for.
+func (it *Item) Objects() ([]map[string]any, error) {
 	var out []map[string]any
 	add := func(apiVersion, kind, name string, rest map[string]any) {
 		meta := map[string]any{"name": name}
@@ -223,13 +230,13 @@ func merge(object, with map[string]any) (map[string]any, error) {
 	return out, json.Unmarshal(merged, &out)
 }
 
-// number is a count of a condition: "3", or ">= 2".
-type number struct {
+// Number is a count of a condition: "3", or ">= 2".
+type Number struct {
 	op   string
 	than int
 }
 
-func (n *number) UnmarshalJSON(data []byte) error {
+func (n *Number) UnmarshalJSON(data []byte) error {
 	text := string(data)
 	if data[0] == '"' {
 		if err := json.Unmarshal(data, &text); err != nil {
@@ -248,7 +255,8 @@ func (n *number) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-func (n number) holds(v int) bool {
+// Holds tells whether v is as counted on.
+func (n Number) Holds(v int) bool {
 	switch n.op {
 	case "<=":
 		return v <= n.than
@@ -262,37 +270,40 @@ func (n number) holds(v int) bool {
 	return v == n.than
 }
 
-func (n number) String() string { return n.op + " " + strconv.Itoa(n.than) }
+// MarshalJSON writes it as it is read.
+func (n Number) MarshalJSON() ([]byte, error) { return json.Marshal(n.String()) }
 
-type conditions struct {
-	Bound    map[string]number         `json:"bound"`
-	Running  map[string]number         `json:"running"`
-	Exists   map[string]number         `json:"exists"`
+func (n Number) String() string { return n.op + " " + strconv.Itoa(n.than) }
+
+// Conditions must all hold.
+type Conditions struct {
+	Bound    map[string]Number         `json:"bound"`
+	Running  map[string]Number         `json:"running"`
+	Exists   map[string]Number         `json:"exists"`
 	Reason   map[string]string         `json:"reason"`
 	Event    map[string]string         `json:"event"`
 	Object   map[string]map[string]any `json:"object"`
 	Together []string                  `json:"together"`
-	Evicted  map[string]number         `json:"evicted"`
-	Warnings map[string]number         `json:"warnings"`
-	AnyOf    []conditions              `json:"anyOf"`
-
-	// Seen inside a scheduler only; the harness checks them.
-	Waiting  map[string]number         `json:"waiting"`
-	Attempts map[string]number         `json:"attempts"`
+	Evicted  map[string]Number         `json:"evicted"`
+	Warnings map[string]Number         `json:"warnings"`
+	AnyOf    []Conditions              `json:"anyOf"`
+	Waiting  map[string]Number         `json:"waiting"`
+	Attempts map[string]Number         `json:"attempts"`
 	Free     map[string]map[string]any `json:"free"`
 }
 
-type expectation struct {
+// Expectation is conditions and their time.
+type Expectation struct {
 	At     string   `json:"at"`
-	By     duration `json:"by"`
+	By     Duration `json:"by"`
 	Always string   `json:"always"`
 	Never  string   `json:"never"`
-	Since  duration `json:"since"`
-	conditions
+	Since  Duration `json:"since"`
+	Conditions
 }
 
-// window is when an expectation is looked at: [from, to).
-func (e *expectation) window(end time.Duration) (from, to time.Duration, err error) {
+// Window is when an expectation is looked at: [from, to).
+func (e *Expectation) Window(end time.Duration) (from, to time.Duration, err error) {
 	switch {
 	case e.At == "end":
 		return end, end, nil
@@ -317,12 +328,13 @@ func (e *expectation) window(end time.Duration) (from, to time.Duration, err err
 	return from, to, err
 }
 
-func readScenario(file string) (*scenario, error) {
+// Read reads a file.
+func Read(file string) (*Scenario, error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	s := &scenario{Until: duration{time.Minute}}
+	s := &Scenario{Until: Duration{time.Minute}}
 	if err := yaml.UnmarshalStrict(data, s); err != nil {
 		return nil, err
 	}
@@ -332,8 +344,8 @@ func readScenario(file string) (*scenario, error) {
 	return s, nil
 }
 
-// matches tells whether namespace/name fits a pattern, which means the namespace default unless it names one.
-func matches(pattern, namespace, name string) bool {
+// Matches tells whether namespace/name fits a pattern, which means the namespace default unless it names one.
+func Matches(pattern, namespace, name string) bool {
 	if !strings.Contains(pattern, "/") {
 		pattern = "default/" + pattern
 	}
