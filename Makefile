@@ -74,8 +74,9 @@ lint: setup ## rustfmt, clippy (native and wasm32), gofmt, go vet, cargo-deny wh
 	@if command -v cargo-deny >/dev/null; then cargo deny --locked check; else echo "lint: cargo-deny is not installed, skipped"; fi
 
 .PHONY: docs
-docs: ## build the Rust documentation, warnings are errors
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps
+docs: ## build the Rust documentation and the crates to publish, warnings are errors
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --all-features --no-deps
+	cargo package --quiet --locked --allow-dirty --no-verify $(addprefix -p kube-scheduler-,abi sdk-macros sdk)
 
 .PHONY: fuzz
 fuzz: ## fuzz every decoder for FUZZ_SECONDS each (needs a nightly toolchain and cargo-fuzz)

@@ -93,7 +93,7 @@
 //! |---|---|---|---|
 //! | [`EnqueueExtensions`] | once, at start | | any |
 //! | [`PreFilterPlugin`] | per pod and cycle | Unschedulable, UnschedulableAndUnresolvable, Error; Skip as a result | the cycle's |
-//! | [`PreFilterExtensions`] | per what-if of a node | Error, Unschedulable | the cycle's; calls of several nodes interleave |
+//! | [`PreFilterExtensions`] | per what-if of a node | Error | the cycle's; calls of several nodes interleave |
 //! | [`FilterPlugin`] | per node, 16 at a time but one after the other in the guest | Unschedulable, UnschedulableAndUnresolvable, Pending, Error | the cycle's |
 //! | [`PostFilterPlugin`] | when no node passed | Unschedulable, UnschedulableAndUnresolvable, Error | the cycle's |
 //! | [`PreScorePlugin`] | when two nodes or more passed | Error; Skip as a result | the cycle's |
@@ -102,7 +102,8 @@
 //! | [`PermitPlugin`] | last in the cycle | Unschedulable, UnschedulableAndUnresolvable, Pending, Error; Wait as a result | the cycle's, which then becomes the pod's own |
 //! | [`PreBindPlugin`], [`BindPlugin`], [`PostBindPlugin`] | beside other pods' cycles | Unschedulable, Error; Bind: Skip as a result | the pod's own |
 //!
-//! What the points mean is Kubernetes' own: the [scheduling framework] and its [proposal]. Which host functions stand behind
+//! Each trait's documentation says what may be read there and what each answer leads to. What the points mean is Kubernetes'
+//! own: the [scheduling framework] and its [proposal]. Which host functions stand behind
 //! the contexts is in [`plugin.go`] and [`host.go`] of the extension.
 //!
 //! # Features
@@ -176,7 +177,11 @@ pub mod __private {
     pub use kube_scheduler_abi::Code;
 }
 
-/// Compiles the guide's code.
+/// Compiles the guide's code and the readme's.
 #[cfg(doctest)]
-#[doc = include_str!("../../docs/writing-a-plugin.md")]
-struct Guide;
+mod documents {
+    #[doc = include_str!("../../docs/writing-a-plugin.md")]
+    struct Guide;
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+}

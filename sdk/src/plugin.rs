@@ -1,4 +1,5 @@
-//! One trait per extension point, named as in Kubernetes' `framework` package.
+//! One trait per extension point, named as in Kubernetes' `framework` package. What a status does at each is what the
+//! scheduler's `framework/runtime/framework.go` makes of it.
 
 use core::time::Duration;
 
@@ -22,6 +23,8 @@ pub trait Plugin: Sized + 'static {
 }
 
 /// Which cluster events may make a pod schedulable that this plugin refused.
+///
+/// Called once, when the scheduler starts, about no pod: there is a configuration to read and nothing else.
 pub trait EnqueueExtensions: Plugin {
     /// The events; none stands for the host's default, any event of pods, nodes, claims, volumes and storage classes.
     fn events_to_register(&self) -> Vec<ClusterEvent>;
@@ -38,7 +41,17 @@ pub enum PreFilterResult {
     Skip,
 }
 
-/// Once a pod and cycle, before any node is looked at.
+/// Once a pod and cycle, before any node is looked at ([PreFilter](https://kubernetes.io/docs/concepts/scheduling-eviction/scheduling-framework/#pre-filter)).
+///
+/// **To read:** the pod and every node. **Instance:** the one of the cycle, which Filter to Permit share.
+///
+/// | answer | what comes of it |
+/// |---|---|
+/// | [`PreFilterResult::AllNodes`], [`PreFilterResult::Nodes`] | Filter is called for these nodes, where there is one |
+/// | [`PreFilterResult::Skip`] | Filter, AddPod and RemovePod are not called for the pod |
+/// | Unschedulable | the pod waits for an event; preemption is tried |
+/// | `UnschedulableAndUnresolvable` | the pod waits for an event; preemption is not tried |
+/// | Error, Pending | the cycle ends with an error; the pod is retried with backoff |
 pub trait PreFilterPlugin: Plugin {
     /// Looks at the pod.
     ///
@@ -48,6 +61,11 @@ pub trait PreFilterPlugin: Plugin {
 }
 
 /// What-if changes of a node, between PreFilter and Filter: pods nominated to it, and victims of a preemption dry run.
+///
+/// **To read:** the pod, the [target](TargetContext::target_pod) and the node, as the snapshot has it: the change itself
+/// does not show there. **Instance:** the one of the cycle; calls of several nodes interleave on it, so whatever is kept
+/// is kept by [node name](NodeContext::node_name). Any refusal is an error of the pod's cycle, or takes the node out of
+/// the dry run.
 pub trait PreFilterExtensions: Plugin {
     /// A pod joins the node.
     ///
@@ -62,7 +80,19 @@ pub trait PreFilterExtensions: Plugin {
     fn remove_pod(&self, cx: &TargetContext) -> Result<(), Status>;
 }
 
-/// Per node: may the pod run there.
+/// Per node: may the pod run there ([Filter](https://kubernetes.io/docs/concepts/scheduling-eviction/scheduling-framework/#filter)).
+///
+/// Called for the nodes that passed the filters before it, by sixteen threads that wait for one another at the guest.
+///
+/// **To read:** the pod and every node. **Instance:** the one of the cycle.
+///
+/// | answer | what comes of it |
+/// |---|---|
+/// | `Ok` | the next filter, or scoring |
+/// | Unschedulable | not this node; preemption looks whether it would pass without pods of lower priority |
+/// | `UnschedulableAndUnresolvable` | not this node, and preemption passes over it |
+/// | Pending | not this node; if no node is left, the plugin's event retries the pod without backoff |
+/// | Error | the cycle ends with an error; the pod is retried with backoff |
 pub trait FilterPlugin: Plugin {
     /// Looks at the pod on the node.
     ///
@@ -83,7 +113,17 @@ pub enum PostFilterResult {
     Done,
 }
 
-/// No node passed Filter.
+/// No node passed Filter ([PostFilter](https://kubernetes.io/docs/concepts/scheduling-eviction/scheduling-framework/#post-filter)). The scheduler's own preemption is such a plugin.
+///
+/// **To read:** the pod, every node, and [with which code](PostFilterContext::node_to_status_map) each was refused.
+/// **Instance:** the one of the cycle.
+///
+/// | answer | what comes of it |
+/// |---|---|
+/// | [`PostFilterResult::Nominate`], [`PostFilterResult::Done`] | the pod is retried; no further PostFilter plugin is called |
+/// | Unschedulable | the next PostFilter plugin is called, so preemption goes on |
+/// | `UnschedulableAndUnresolvable` | no further PostFilter plugin is called |
+/// | Error, Pending | the cycle ends with an error |
 pub trait PostFilterPlugin: Plugin {
     /// Tries to make room.
     ///
@@ -101,7 +141,11 @@ pub enum PreScoreResult {
     Skip,
 }
 
-/// Before scoring, when more than one node passed.
+/// Before scoring, when more than one node passed ([PreScore](https://kubernetes.io/docs/concepts/scheduling-eviction/scheduling-framework/#pre-score)).
+///
+/// **To read:** the pod, every node, and the [names](PreScoreContext::filtered_nodes) of those that passed. **Instance:**
+/// the one of the cycle. [`PreScoreResult::Skip`] spares the calls per node; any other code than Success is an error of
+/// the pod's cycle.
 pub trait PreScorePlugin: Plugin {
     /// Looks at the pod and the nodes that passed.
     ///
@@ -115,7 +159,12 @@ pub const MIN_NODE_SCORE: i64 = 0;
 /// The best score.
 pub const MAX_NODE_SCORE: i64 = 100;
 
-/// Per node: how good.
+/// Per node: how good ([Score](https://kubernetes.io/docs/concepts/scheduling-eviction/scheduling-framework/#scoring)).
+///
+/// Called for each node that passed, when there are two or more; the score is multiplied by the plugin's weight in the
+/// profile and added to the other plugins'. There is no [NormalizeScore](crate#concepts).
+///
+/// **To read:** the pod and every node. **Instance:** the one of the cycle.
 pub trait ScorePlugin: Plugin {
     /// Rates the pod on the node from [`MIN_NODE_SCORE`] to [`MAX_NODE_SCORE`], on its own: there is no normalising
     /// afterwards.
@@ -125,15 +174,23 @@ pub trait ScorePlugin: Plugin {
     fn score(&self, cx: &NodeContext) -> Result<i64, Status>;
 }
 
-/// The pod is assumed on a node; and, perhaps, isn't any more.
+/// The pod is assumed on a node; and, perhaps, isn't any more ([Reserve](https://kubernetes.io/docs/concepts/scheduling-eviction/scheduling-framework/#reserve)).
+///
+/// | answer of reserve | what comes of it |
+/// |---|---|
+/// | `Ok` | Permit |
+/// | Unschedulable, `UnschedulableAndUnresolvable` | Unreserve of every plugin; the pod waits for an event |
+/// | Pending | the same, and the plugin's event retries the pod without backoff |
+/// | Error | Unreserve of every plugin; the pod is retried with backoff |
 pub trait ReservePlugin: Plugin {
-    /// The pod is assumed on the node.
+    /// The pod is assumed on the node. The pod and every node can be read; it runs on the instance of the cycle.
     ///
     /// # Errors
     /// The pod gives the node up; [`unreserve`](Self::unreserve) is called.
     fn reserve(&self, cx: &NodeContext) -> Result<(), Status>;
 
-    /// The pod gives the node up. May come without a reserve before, more than once, and on the instance of another pod.
+    /// The pod gives the node up. May come without a reserve before, more than once, beside the cycle of another pod and
+    /// on its instance; only the pod itself can be read.
     ///
     /// # Errors
     /// Is logged.
@@ -149,7 +206,18 @@ pub enum PermitResult {
     Wait(Duration),
 }
 
-/// Last word of the scheduling cycle.
+/// Last word of the scheduling cycle ([Permit](https://kubernetes.io/docs/concepts/scheduling-eviction/scheduling-framework/#permit)).
+///
+/// **To read:** the pod and every node. **Instance:** the one of the cycle, which from then on is the pod's own until it
+/// is bound or refused.
+///
+/// | answer | what comes of it |
+/// |---|---|
+/// | [`PermitResult::Allow`] | the pod is bound, unless another Permit plugin holds it |
+/// | [`PermitResult::Wait`] | the pod holds its node until it is allowed (the bridge's `group_allow`), rejected, or the time is up |
+/// | Unschedulable, `UnschedulableAndUnresolvable` | Unreserve of every plugin; the pod waits for an event |
+/// | Pending | the same, and the plugin's event retries the pod without backoff |
+/// | Error | Unreserve of every plugin; the pod is retried with backoff |
 pub trait PermitPlugin: Plugin {
     /// Lets the pod pass, holds it or refuses it.
     ///
@@ -158,7 +226,10 @@ pub trait PermitPlugin: Plugin {
     fn permit(&self, cx: &NodeContext) -> Result<PermitResult, Status>;
 }
 
-/// Before the binding.
+/// Before the binding ([PreBind](https://kubernetes.io/docs/concepts/scheduling-eviction/scheduling-framework/#pre-bind)).
+///
+/// **To read:** the pod, with its node in `spec.nodeName`; it runs beside other pods' cycles. **Instance:** the pod's own.
+/// Unschedulable and Error both undo the reservation; after Error the pod is retried with backoff.
 pub trait PreBindPlugin: Plugin {
     /// Prepares the binding.
     ///
@@ -177,7 +248,10 @@ pub enum BindResult {
     Skip,
 }
 
-/// The binding itself. The scheduler asks binders in order until one doesn't skip, and its own comes first by default.
+/// The binding itself ([Bind](https://kubernetes.io/docs/concepts/scheduling-eviction/scheduling-framework/#bind)). The scheduler asks binders in order until one doesn't skip, and its own comes first
+/// by default.
+///
+/// **To read:** as in PreBind. **Instance:** the pod's own. Unschedulable and Error undo the reservation.
 pub trait BindPlugin: Plugin {
     /// Binds the pod to the node.
     ///
@@ -186,7 +260,9 @@ pub trait BindPlugin: Plugin {
     fn bind(&self, cx: &BindingContext) -> Result<BindResult, Status>;
 }
 
-/// After the binding.
+/// After the binding ([PostBind](https://kubernetes.io/docs/concepts/scheduling-eviction/scheduling-framework/#post-bind)).
+///
+/// **To read:** as in PreBind. **Instance:** the pod's own, which is free for other pods afterwards.
 pub trait PostBindPlugin: Plugin {
     /// The pod is bound.
     ///
