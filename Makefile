@@ -96,7 +96,7 @@ bench-scheduler: guests scheduler ## real scheduler: with the plugin, without it
 .PHONY: generate
 generate: ## rewrite generated files: bridge messages (Rust, Go), the contract, golden vectors and traces
 	UPDATE_GENERATED=1 cargo test --locked -q -p kube-scheduler-abi --test generated
-	UPDATE_GENERATED=1 cargo test --locked -q -p kube-scheduler-sdk --all-features --test all contract
+	UPDATE_GENERATED=1 cargo test --locked -q -p kube-scheduler-sdk --all-features --test all
 	$(GO) generate ./...
 	UPDATE_GOLDEN=1 cargo test --locked -q -p tutti-harness
 

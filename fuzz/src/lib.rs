@@ -143,8 +143,13 @@ messages! {
         topology_spread_constraints, runtime_class_name, scheduling_gates, resource_claims, resources,
     }
     PodStatus = core::PodStatus {
-        phase, conditions, message, reason, start_time, qos_class, nominated_node_name,
+        phase, conditions, message, reason, start_time, container_statuses, qos_class, init_container_statuses,
+        nominated_node_name, resize, resource_claim_statuses,
     }
+    ContainerStatus = core::ContainerStatus {
+        name, ready, restart_count, image, started, allocated_resources, resources,
+    }
+    PodResourceClaimStatus = core::PodResourceClaimStatus { name, resource_claim_name }
     PodCondition = core::PodCondition { type_ = r#type, status, last_transition_time, reason, message }
     Container = core::Container { name, image, ports, resources, image_pull_policy, restart_policy }
     ContainerPort = core::ContainerPort { name, host_port, container_port, protocol, host_ip }
@@ -172,7 +177,14 @@ messages! {
         node_taints_policy, match_label_keys,
     }
     Volume = core::Volume { name, volume_source }
-    VolumeSource = core::VolumeSource { persistent_volume_claim, ephemeral }
+    VolumeSource = core::VolumeSource {
+        gce_persistent_disk, aws_elastic_block_store, iscsi, persistent_volume_claim, rbd, csi, ephemeral,
+    }
+    GcePersistentDiskVolumeSource = core::GcePersistentDiskVolumeSource { pd_name, read_only }
+    AwsElasticBlockStoreVolumeSource = core::AwsElasticBlockStoreVolumeSource { volume_id, read_only }
+    IscsiVolumeSource = core::IscsiVolumeSource { target_portal, iqn, lun, read_only }
+    RbdVolumeSource = core::RbdVolumeSource { monitors, image, pool, read_only }
+    CsiVolumeSource = core::CSIVolumeSource { driver, read_only }
     PersistentVolumeClaimVolumeSource = core::PersistentVolumeClaimVolumeSource { claim_name, read_only }
     PodSchedulingGate = core::PodSchedulingGate { name }
     PodResourceClaim = core::PodResourceClaim { name, resource_claim_name, resource_claim_template_name }

@@ -14,10 +14,12 @@ pub use node::{
     ContainerImage, Node, NodeAddress, NodeCondition, NodeList, NodeSpec, NodeStatus, NodeSystemInfo, Taint,
 };
 pub use pod::{
-    Affinity, Container, ContainerPort, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm,
-    PersistentVolumeClaimVolumeSource, Pod, PodAffinity, PodAffinityTerm, PodCondition, PodResourceClaim,
-    PodSchedulingGate, PodSpec, PodStatus, PreferredSchedulingTerm, ResourceRequirements, Toleration,
-    TopologySpreadConstraint, Volume, VolumeSource, WeightedPodAffinityTerm,
+    Affinity, AwsElasticBlockStoreVolumeSource, Container, ContainerPort, ContainerStatus, CsiVolumeSource,
+    GcePersistentDiskVolumeSource, IscsiVolumeSource, NodeAffinity, NodeSelector, NodeSelectorRequirement,
+    NodeSelectorTerm, PersistentVolumeClaimVolumeSource, Pod, PodAffinity, PodAffinityTerm, PodCondition,
+    PodResourceClaim, PodResourceClaimStatus, PodSchedulingGate, PodSpec, PodStatus, PreferredSchedulingTerm,
+    RbdVolumeSource, ResourceRequirements, Toleration, TopologySpreadConstraint, Volume, VolumeSource,
+    WeightedPodAffinityTerm,
 };
 pub use requests::{PodRequests, pod_requests};
 

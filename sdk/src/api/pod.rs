@@ -73,10 +73,45 @@ messages! {
         reason: &'a str = 4;
         /// When the kubelet took the pod.
         start_time: Option<Time<'a>> = 7;
+        /// The containers; none before the kubelet took the pod.
+        container_statuses: Repeated<'a, ContainerStatus<'a>> = 8;
         /// `Guaranteed`, `Burstable` or `BestEffort`.
         qos_class: &'a str = 9;
+        /// The init containers.
+        init_container_statuses: Repeated<'a, ContainerStatus<'a>> = 10;
         /// The node a preemption made room on.
         nominated_node_name: &'a str = 11;
+        /// How a change of a running pod's resources goes: `Proposed`, `InProgress`, `Deferred`, `Infeasible` or nothing
+        /// (Kubernetes up to 1.32; conditions from 1.33 on).
+        resize: &'a str = 14;
+        /// The claims made for the pod's `resource_claims`.
+        resource_claim_statuses: Repeated<'a, PodResourceClaimStatus<'a>> = 15;
+    }
+
+    /// A container as the kubelet has it.
+    ContainerStatus {
+        /// Name.
+        name: &'a str = 1;
+        /// Passes its readiness check.
+        ready: bool = 4;
+        /// How often it was restarted.
+        restart_count: i32 = 5;
+        /// Image.
+        image: &'a str = 6;
+        /// Passed its start-up check; absent: not known.
+        started: Option<bool> = 9;
+        /// What the node set aside.
+        allocated_resources: Map<'a, Quantity> = 10;
+        /// What the runtime has configured.
+        resources: Option<ResourceRequirements<'a>> = 11;
+    }
+
+    /// The claim made for one of the pod's `resource_claims`.
+    PodResourceClaimStatus {
+        /// Name in the pod.
+        name: &'a str = 1;
+        /// Name of the claim; absent: none is needed.
+        resource_claim_name: Option<&'a str> = 2;
     }
 
     /// One condition of a pod.
@@ -255,10 +290,20 @@ messages! {
         volume_source: VolumeSource<'a> = 2;
     }
 
-    /// Where a volume comes from. Read here: the sources that bind a pod to storage.
+    /// Where a volume comes from. Read here: the sources that decide where a pod can run.
     VolumeSource {
+        /// A disk of Google's cloud.
+        gce_persistent_disk: Option<GcePersistentDiskVolumeSource<'a>> = 3;
+        /// A disk of Amazon's cloud.
+        aws_elastic_block_store: Option<AwsElasticBlockStoreVolumeSource<'a>> = 4;
+        /// An iSCSI disk.
+        iscsi: Option<IscsiVolumeSource<'a>> = 8;
         /// A claim.
         persistent_volume_claim: Option<PersistentVolumeClaimVolumeSource<'a>> = 10;
+        /// A Ceph block device.
+        rbd: Option<RbdVolumeSource<'a>> = 11;
+        /// An inline volume of a CSI driver.
+        csi: Option<CsiVolumeSource<'a>> = 28;
         /// Bytes of a generic ephemeral volume; its claim is named `<pod>-<volume>`.
         ephemeral: Option<&'a [u8]> = 29;
     }
@@ -269,6 +314,54 @@ messages! {
         claim_name: &'a str = 1;
         /// Read-only.
         read_only: bool = 2;
+    }
+
+    /// A disk of Google's cloud.
+    GcePersistentDiskVolumeSource {
+        /// Its name.
+        pd_name: &'a str = 1;
+        /// Read-only.
+        read_only: bool = 4;
+    }
+
+    /// A disk of Amazon's cloud.
+    AwsElasticBlockStoreVolumeSource {
+        /// Its id.
+        volume_id: &'a str = 1;
+        /// Read-only.
+        read_only: bool = 4;
+    }
+
+    /// An iSCSI disk.
+    IscsiVolumeSource {
+        /// The portal, `ip:port`.
+        target_portal: &'a str = 1;
+        /// The qualified name.
+        iqn: &'a str = 2;
+        /// The unit.
+        lun: i32 = 3;
+        /// Read-only.
+        read_only: bool = 6;
+    }
+
+    /// A Ceph block device.
+    RbdVolumeSource {
+        /// The cluster's monitors.
+        monitors: Repeated<'a, &'a str> = 1;
+        /// The image.
+        image: &'a str = 2;
+        /// The pool.
+        pool: &'a str = 4;
+        /// Read-only.
+        read_only: bool = 8;
+    }
+
+    /// An inline volume of a CSI driver.
+    CsiVolumeSource {
+        /// The driver.
+        driver: &'a str = 1;
+        /// Read-only; absent: no.
+        read_only: Option<bool> = 2;
     }
 
     /// A gate.

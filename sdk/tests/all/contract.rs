@@ -71,15 +71,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// `testdata/contract/FILE` is this value. `UPDATE_GENERATED=1 cargo test -p kube-scheduler-sdk --all-features` writes it.
 fn is_rendered(file: &str, value: &serde_json::Value) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testdata/contract").join(file);
-    let fresh = format!("{value:#}\n");
-    if std::env::var_os("UPDATE_GENERATED").is_some() {
-        std::fs::write(&path, &fresh).expect("writable");
-    }
-    let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(kept == fresh, "{} is stale: run this test with UPDATE_GENERATED=1", path.display());
+    crate::is_generated(&format!("testdata/contract/{file}"), format!("{value:#}\n").as_bytes());
 }
 
 #[test]

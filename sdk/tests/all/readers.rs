@@ -108,6 +108,19 @@ fn a_container() -> core::Container {
     }
 }
 
+fn a_container_status() -> core::ContainerStatus {
+    core::ContainerStatus {
+        name: s("main"),
+        ready: Some(true),
+        restart_count: Some(2),
+        image: s("image:1"),
+        started: Some(true),
+        allocated_resources: quantities(),
+        resources: resources(),
+        ..Default::default()
+    }
+}
+
 fn full_pod() -> core::Pod {
     core::Pod {
         metadata: Some(metadata()),
@@ -115,6 +128,35 @@ fn full_pod() -> core::Pod {
             volumes: vec![core::Volume {
                 name: s("data"),
                 volume_source: Some(core::VolumeSource {
+                    gce_persistent_disk: Some(core::GcePersistentDiskVolumeSource {
+                        pd_name: s("disk"),
+                        read_only: Some(true),
+                        ..Default::default()
+                    }),
+                    aws_elastic_block_store: Some(core::AwsElasticBlockStoreVolumeSource {
+                        volume_id: s("vol-1"),
+                        read_only: Some(true),
+                        ..Default::default()
+                    }),
+                    iscsi: Some(core::IscsiVolumeSource {
+                        target_portal: s("10.0.0.1:3260"),
+                        iqn: s("iqn.2001-04.com.example"),
+                        lun: Some(3),
+                        read_only: Some(true),
+                        ..Default::default()
+                    }),
+                    rbd: Some(core::RbdVolumeSource {
+                        monitors: strings("10.0.0.1"),
+                        image: s("image"),
+                        pool: s("pool"),
+                        read_only: Some(true),
+                        ..Default::default()
+                    }),
+                    csi: Some(core::CSIVolumeSource {
+                        driver: s("driver"),
+                        read_only: Some(true),
+                        ..Default::default()
+                    }),
                     persistent_volume_claim: Some(core::PersistentVolumeClaimVolumeSource {
                         claim_name: s("claim"),
                         read_only: Some(true),
@@ -201,6 +243,13 @@ fn full_pod() -> core::Pod {
             message: s("message"),
             reason: s("reason"),
             start_time: time(),
+            container_statuses: vec![a_container_status()],
+            init_container_statuses: vec![a_container_status()],
+            resize: s("Deferred"),
+            resource_claim_statuses: vec![core::PodResourceClaimStatus {
+                name: s("gpu"),
+                resource_claim_name: s("claim"),
+            }],
             qos_class: s("Burstable"),
             nominated_node_name: s("node"),
             ..Default::default()
@@ -267,6 +316,12 @@ fn every_field_reads_back() {
     let ours = api::NodeList::from_bytes(&bytes);
     ours.same(&list).expect("readable");
     assert_nothing_is_absent(&format!("{ours:?}"));
+}
+
+#[test]
+fn fuzzing_starts_from_every_field() {
+    crate::is_generated("fuzz/seeds/pod/every-field", &full_pod().encode_to_vec());
+    crate::is_generated("fuzz/seeds/node/every-field", &full_node().encode_to_vec());
 }
 
 #[test]
