@@ -29,6 +29,7 @@ replace (
 	k8s.io/kube-scheduler => k8s.io/kube-scheduler v0.32.5
 	k8s.io/kubectl => k8s.io/kubectl v0.32.5
 	k8s.io/kubelet => k8s.io/kubelet v0.32.5
+	k8s.io/kubernetes => k8s.io/kubernetes v1.32.5
 	k8s.io/metrics => k8s.io/metrics v0.32.5
 	k8s.io/mount-utils => k8s.io/mount-utils v0.32.5
 	k8s.io/pod-security-admission => k8s.io/pod-security-admission v0.32.5

@@ -80,9 +80,16 @@ func checkGuestURL(raw string) error {
 	case "http", "https":
 		return nil
 	case "file":
-		// The extension reads scheme and path only.
-		if _, err := os.Stat(u.Path); err != nil {
+		path, ok := strings.CutPrefix(raw, "file://") // as the extension reads it: what follows is a path, relative or not
+		if !ok {
+			return fmt.Errorf("guestURL %q lacks the two slashes; %s", raw, want)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
 			return fmt.Errorf("guestURL: %w", err)
+		}
+		if info.IsDir() {
+			return fmt.Errorf("guestURL: %s is a directory", path)
 		}
 		return nil
 	}

@@ -1,11 +1,14 @@
 package bridge
 
 import (
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // newEndedInformer follows finished pods, which the scheduler's own informer leaves out (newPodInformer in
@@ -13,7 +16,7 @@ import (
 func newEndedInformer(client clientset.Interface) cache.SharedIndexInformer {
 	const selector = "status.phase!=" + string(v1.PodPending) + ",status.phase!=" + string(v1.PodRunning) +
 		",status.phase!=" + string(v1.PodUnknown)
-	informer := coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0, cache.Indexers{},
+	informer := coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0, cache.Indexers{uidIndex: indexUID},
 		func(o *metav1.ListOptions) { o.FieldSelector = selector })
 	// Fails only after the start.
 	_ = informer.SetTransform(func(obj any) (any, error) {
@@ -32,4 +35,20 @@ func newEndedInformer(client clientset.Interface) cache.SharedIndexInformer {
 		}, nil
 	})
 	return informer
+}
+
+// waitEnded waits until the finished pods are known, once and at most firstSync, so that a scheduler that starts doesn't take
+// a gang with members that succeeded for an incomplete one. The scheduler itself waits for the other pods.
+func (t *Table) waitEnded() {
+	t.endedOnce.Do(func() {
+		if t.endedSynced == nil || t.endedSynced() {
+			return
+		}
+		stop := make(chan struct{})
+		timer := time.AfterFunc(firstSync, func() { close(stop) })
+		defer timer.Stop()
+		if !cache.WaitForCacheSync(stop, t.endedSynced) {
+			klog.InfoS("bridge: finished pods are not known yet, going on without", "waited", firstSync)
+		}
+	})
 }

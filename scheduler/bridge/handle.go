@@ -2,44 +2,70 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"strings"
 
+	"github.com/tetratelabs/wazero"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	wasm "sigs.k8s.io/kube-scheduler-wasm-extension/scheduler/plugin"
 )
 
 // Factory registers the wasm plugin of that name with its handle wrapped.
-func Factory(name string) frameworkruntime.PluginFactory {
+func Factory(name string) frameworkruntime.PluginFactory { return factory(name, shared) }
+
+func factory(name string, table *Table) frameworkruntime.PluginFactory {
 	return func(ctx context.Context, args kruntime.Object, handle framework.Handle) (framework.Plugin, error) {
-		h := &Handle{Handle: handle, plugin: name, table: shared, server: newServer(ctx, name, handle, shared)}
-		shared.start(ctx, handle)
+		h := &Handle{Handle: handle, plugin: name, server: newServer(ctx, name, handle, table)}
+		table.start(ctx, handle)
 		return newGuestPlugin(ctx, name, args, h)
 	}
 }
 
-// newGuestPlugin turns the extension's panics at load (a guest that traps in its start function, say) into errors.
+// newGuestPlugin loads the guest, watches its calls, and refuses one that would crash the scheduler later. It turns the
+// extension's panics at load into errors.
 func newGuestPlugin(ctx context.Context, name string, args kruntime.Object, h framework.Handle) (p framework.Plugin, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("plugin %s can't be loaded: %v", name, r)
+			p, err = nil, fmt.Errorf("%v", r)
+		}
+		if err != nil {
+			err = fmt.Errorf("plugin %s can't be loaded: %w", name, err)
 		}
 	}()
-	return wasm.PluginFactory(name)(ctx, args, h)
+	w := newWatch(name, callLimit, exitOn)
+	go w.run(ctx.Done())
+	if p, err = wasm.PluginFactory(name)(w.during(ctx), args, h); err != nil {
+		return nil, err
+	}
+	guest, ok := p.(interface{ Guest() wazero.CompiledModule })
+	if !ok {
+		return nil, errors.New("the extension's plugin doesn't show its guest")
+	}
+	warnings, err := checkExports(guest.Guest().ExportedFunctions())
+	for _, warning := range warnings {
+		klog.InfoS("bridge: the guest's exports are unfortunate", "plugin", name, "why", warning)
+	}
+	if err != nil {
+		_ = p.(io.Closer).Close()
+		return nil, err
+	}
+	return p, nil
 }
 
 // Handle is the framework's handle with the extension's gaps closed.
 type Handle struct {
 	framework.Handle
 	plugin string
-	table  *Table
 	server *server
 }
 
@@ -70,6 +96,9 @@ func (h *Handle) EventRecorder() events.EventRecorder {
 type recorder struct{ events.EventRecorder }
 
 func (r recorder) Eventf(regarding, related kruntime.Object, eventtype, reason, action, note string, _ ...any) {
+	if ref, ok := related.(*v1.ObjectReference); ok && *ref == (v1.ObjectReference{}) {
+		related = nil // the extension makes an empty reference where the guest named none
+	}
 	r.EventRecorder.Eventf(regarding, related, eventtype, reason, action, "%s", note)
 }
 
@@ -108,7 +137,15 @@ func (n nodeInfos) Get(name string) (*framework.NodeInfo, error) {
 	return info, nil
 }
 
-var errBesideCycle = fmt.Errorf("the node snapshot can't be read in Unreserve, PreBind, Bind or PostBind: it is rewritten meanwhile")
+// List is refused where Get is. The extension passes the error on to the guest as a trap.
+func (n nodeInfos) List() ([]*framework.NodeInfo, error) {
+	if besideCycle() {
+		return nil, errBesideCycle
+	}
+	return n.NodeInfoLister.List()
+}
+
+var errBesideCycle = errors.New("the node snapshot can't be read in Unreserve, PreBind, Bind or PostBind: it is rewritten meanwhile")
 
 // besideCycle tells whether the guest call that asks runs in Unreserve, PreBind, Bind or PostBind. Those run on binding
 // goroutines, beside the next pod's cycle, and reading the snapshot's map there is a concurrent map access, which ends
@@ -124,9 +161,8 @@ func besideCycle() bool {
 			switch method {
 			case "Unreserve", "PreBind", "Bind", "PostBind":
 				return true
-			}
-			if !strings.Contains(method, ".") {
-				return false // another extension point; a closure of one has a dot
+			case "PreFilter", "AddPod", "RemovePod", "Filter", "PostFilter", "PreScore", "Score", "NormalizeScore", "Reserve", "Permit":
+				return false
 			}
 		}
 		if !more {

@@ -78,6 +78,13 @@ func (h *scriptHost) get(namespace, name string) *v1.Pod {
 	return nil
 }
 
+func (h *scriptHost) byUID(uid types.UID) *v1.Pod {
+	if p := h.pods[uid]; p != nil && !isEnded(p) {
+		return p
+	}
+	return nil
+}
+
 func isEnded(p *v1.Pod) bool {
 	return p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
 }
@@ -99,6 +106,13 @@ func (e endedPods) get(namespace, name string) *v1.Pod {
 		if p.Namespace == namespace && p.Name == name && isEnded(p) {
 			return p
 		}
+	}
+	return nil
+}
+
+func (e endedPods) byUID(uid types.UID) *v1.Pod {
+	if p := e.h.pods[uid]; p != nil && isEnded(p) {
+		return p
 	}
 	return nil
 }

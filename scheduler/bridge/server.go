@@ -162,6 +162,7 @@ func (s *server) answer(request *pb.Request, data []byte) *pb.Response {
 func (s *server) hello(req *pb.Hello) *pb.Response {
 	guestInstances.Inc()
 	s.table.reach(s.host)
+	s.table.waitEnded()
 	fresh, err := s.table.declare(req)
 	if err != nil {
 		return fail(pb.Error_BAD_REQUEST, "hello: %v", err)

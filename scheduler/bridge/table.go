@@ -50,16 +50,38 @@ type Table struct {
 	ended   podStore // finished pods
 	objects *objects
 
-	startOnce sync.Once
+	endedSynced cache.InformerSynced // set at start, as live and ended are
+
+	startOnce, endedOnce sync.Once
 }
 
 // podStore is what an informer holds now.
 type podStore interface {
 	get(namespace, name string) *v1.Pod
+	byUID(types.UID) *v1.Pod
 	list() []*v1.Pod
 }
 
-type informerStore struct{ cache.Store }
+type informerStore struct{ cache.Indexer }
+
+// uidIndex is the index of pods by uid.
+const uidIndex = "tutti/uid"
+
+func indexUID(obj any) ([]string, error) {
+	if pod, ok := obj.(*v1.Pod); ok {
+		return []string{string(pod.UID)}, nil
+	}
+	return nil, nil
+}
+
+func (s informerStore) byUID(uid types.UID) *v1.Pod {
+	found, err := s.ByIndex(uidIndex, string(uid))
+	if err != nil || len(found) == 0 {
+		return nil
+	}
+	pod, _ := found[0].(*v1.Pod)
+	return pod
+}
 
 func (s informerStore) get(namespace, name string) *v1.Pod {
 	obj, ok, err := s.GetByKey(namespace + "/" + name)
@@ -89,7 +111,10 @@ func (t *Table) start(ctx context.Context, handle framework.Handle) {
 	t.startOnce.Do(func() {
 		pods := handle.SharedInformerFactory().Core().V1().Pods().Informer()
 		ended := newEndedInformer(handle.ClientSet())
-		t.live, t.ended = informerStore{pods.GetStore()}, informerStore{ended.GetStore()}
+		if err := pods.AddIndexers(cache.Indexers{uidIndex: indexUID}); err != nil {
+			klog.ErrorS(err, "bridge: pods can't be found by uid")
+		}
+		t.live, t.ended, t.endedSynced = informerStore{pods.GetIndexer()}, informerStore{ended.GetIndexer()}, ended.HasSynced
 		t.objects = newObjects(ctx, handle.KubeConfig(), t.objectChanged)
 		for _, informer := range []cache.SharedIndexInformer{pods, ended} {
 			if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -721,12 +746,7 @@ func (t *Table) podByUID(uid types.UID) *v1.Pod {
 	if m := t.members[uid]; m != nil {
 		return m.pod
 	}
-	for _, pod := range t.live.list() { // of no group
-		if pod.UID == uid {
-			return pod
-		}
-	}
-	return nil
+	return t.live.byUID(uid) // of no group
 }
 
 func priorityOf(pod *v1.Pod) int32 {
