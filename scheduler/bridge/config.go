@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,10 +25,26 @@ type configFile struct {
 	} `json:"profiles"`
 }
 
-// PluginsOf returns the names of the wasm plugins in the file that --config names: those whose args have a guestURL, in
-// any profile, each once. Without --config there are none. It fails when the file can't be read or parsed, or when a
-// guestURL can't be loaded.
-func PluginsOf(args []string) ([]string, error) {
+// Plugin is a wasm plugin that a configuration lists.
+type Plugin struct {
+	Name string
+	// PodGroupStatus asks this scheduler to keep the status of PodGroups, see package podgroup.
+	PodGroupStatus bool
+}
+
+// guestArgs are the args of a wasm plugin: the extension's, and ours, which the extension passes over.
+type guestArgs struct {
+	GuestURL       *string  `json:"guestURL"`
+	GuestConfig    string   `json:"guestConfig"`
+	LogSeverity    int32    `json:"logSeverity"`
+	Args           []string `json:"args"`
+	PodGroupStatus bool     `json:"podGroupStatus"`
+}
+
+// PluginsOf returns the wasm plugins in the file that --config names: those whose args have a guestURL, in any profile, each
+// once. Without --config there are none. It fails when the file can't be read or parsed, when the args of such a plugin
+// aren't what they should be, which the extension doesn't check, or when a guestURL can't be loaded.
+func PluginsOf(args []string) ([]Plugin, error) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.ParseErrorsWhitelist.UnknownFlags = true
 	flags.Usage = func() {}
@@ -47,24 +64,54 @@ func PluginsOf(args []string) ([]string, error) {
 	if err := yaml.Unmarshal(data, &file); err != nil {
 		return nil, fmt.Errorf("--config %s: %w", *path, err)
 	}
-	var names []string
-	for _, profile := range file.Profiles {
-		for _, plugin := range profile.PluginConfig {
-			var guest struct {
-				GuestURL *string `json:"guestURL"`
-			}
-			if json.Unmarshal(plugin.Args, &guest) != nil || guest.GuestURL == nil {
+	var plugins []Plugin
+	for i, profile := range file.Profiles {
+		for _, config := range profile.PluginConfig {
+			var marked map[string]json.RawMessage
+			if json.Unmarshal(config.Args, &marked) != nil || !hasKey(marked, "guestURL") {
 				continue // an in-tree plugin's args
 			}
-			if err := checkGuestURL(*guest.GuestURL); err != nil {
-				return nil, fmt.Errorf("--config %s: pluginConfig %s: %w", *path, plugin.Name, err)
+			plugin, err := readPlugin(config.Name, config.Args)
+			if err != nil {
+				return nil, fmt.Errorf("--config %s: profiles[%d]: pluginConfig %s: %w", *path, i, config.Name, err)
 			}
-			if !slices.Contains(names, plugin.Name) {
-				names = append(names, plugin.Name)
+			if at := slices.IndexFunc(plugins, func(p Plugin) bool { return p.Name == plugin.Name }); at >= 0 {
+				plugins[at].PodGroupStatus = plugins[at].PodGroupStatus || plugin.PodGroupStatus
+			} else {
+				plugins = append(plugins, plugin)
 			}
 		}
 	}
-	return names, nil
+	return plugins, nil
+}
+
+// hasKey looks without regard to case, as JSON is decoded.
+func hasKey(object map[string]json.RawMessage, name string) bool {
+	for key := range object {
+		if strings.EqualFold(key, name) {
+			return true
+		}
+	}
+	return false
+}
+
+func readPlugin(name string, raw []byte) (Plugin, error) {
+	var args guestArgs
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&args); err != nil {
+		return Plugin{}, fmt.Errorf("args: %w; guestURL, guestConfig (a string of JSON), logSeverity and podGroupStatus are known", err)
+	}
+	if args.GuestURL == nil {
+		return Plugin{}, errors.New("args: guestURL is null")
+	}
+	if args.LogSeverity < 0 || args.LogSeverity > 3 {
+		return Plugin{}, fmt.Errorf("args: logSeverity %d is not 0 (info) to 3 (fatal)", args.LogSeverity)
+	}
+	if err := checkGuestURL(*args.GuestURL); err != nil {
+		return Plugin{}, fmt.Errorf("args: %w", err)
+	}
+	return Plugin{name, args.PodGroupStatus}, nil
 }
 
 func checkGuestURL(raw string) error {

@@ -72,7 +72,9 @@ func (w *watch) Before(_ context.Context, m api.Module, f api.FunctionDefinition
 }
 
 // After is called as it returns.
-func (w *watch) After(_ context.Context, m api.Module, _ api.FunctionDefinition, _ []uint64) { w.end(m) }
+func (w *watch) After(_ context.Context, m api.Module, _ api.FunctionDefinition, _ []uint64) {
+	w.end(m)
+}
 
 // Abort is called as it traps.
 func (w *watch) Abort(_ context.Context, m api.Module, _ api.FunctionDefinition, _ error) { w.end(m) }

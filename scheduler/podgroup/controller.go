@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -67,37 +69,34 @@ type key struct {
 type controller struct {
 	dynamic dynamic.Interface
 	pods    cache.Indexer
-	groups  map[*api]cache.Store
 	queue   workqueue.TypedRateLimitingInterface[key]
 	events  record.EventRecorder
+
+	mu     sync.Mutex
+	groups map[*api]cache.Store // of the APIs that are installed and read
 }
 
-// Run keeps statuses until ctx ends. It returns an error when it can't start.
+// Run keeps statuses until ctx ends. It returns an error when it can't start. Run it in one process at a time; Lead does.
 func Run(ctx context.Context, config *rest.Config, o Options) error {
-	if o.Discover == 0 {
-		o.Discover = 10 * time.Second
-	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	dyn, err := dynamic.NewForConfig(config)
+	jsonConfig := rest.CopyConfig(config)
+	jsonConfig.ContentType, jsonConfig.AcceptContentTypes = "", "" // custom resources have no protobuf form
+	dyn, err := dynamic.NewForConfig(jsonConfig)
 	if err != nil {
 		return err
 	}
 	broadcaster := record.NewBroadcaster()
 	defer broadcaster.Shutdown()
 	broadcaster.StartRecordingToSink(&typedcore.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	c := &controller{
-		dynamic: dyn, groups: map[*api]cache.Store{},
-		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[key]()),
-		events: broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: Manager}),
-	}
-	defer c.queue.ShutDown()
+	return run(ctx, client, dyn, broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: Manager}), o)
+}
 
-	found, err := c.discover(ctx, client.Discovery(), o.Discover)
-	if err != nil || len(found) == 0 {
-		return err
+func run(ctx context.Context, client kubernetes.Interface, dyn dynamic.Interface, events record.EventRecorder, o Options) error {
+	if o.Discover == 0 {
+		o.Discover = 10 * time.Second
 	}
 	indexers := cache.Indexers{}
 	for _, a := range apis {
@@ -110,8 +109,14 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 		}
 	}
 	pods := coreinformers.NewPodInformer(client, metav1.NamespaceAll, 0, indexers)
-	c.pods = pods.GetIndexer()
-	synced := []cache.InformerSynced{pods.HasSynced}
+	c := &controller{
+		dynamic: dyn, pods: pods.GetIndexer(), events: events, groups: map[*api]cache.Store{},
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[key]()),
+	}
+	defer c.queue.ShutDown()
+	if err := pods.SetTransform(slim); err != nil {
+		return err
+	}
 	if err := follow(pods, func(obj any) {
 		if pod, ok := obj.(*v1.Pod); ok {
 			for _, a := range apis {
@@ -124,21 +129,11 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 		return err
 	}
 	go pods.Run(ctx.Done())
-	for _, a := range found {
-		groups := dynamicinformer.NewFilteredDynamicInformer(dyn, a.gvr, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
-		c.groups[a] = groups.GetStore()
-		if err := follow(groups, func(obj any) {
-			if u, ok := obj.(*unstructured.Unstructured); ok {
-				c.queue.Add(key{a, types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}})
-			}
-		}); err != nil {
-			return err
-		}
-		synced = append(synced, groups.HasSynced)
-		go groups.Run(ctx.Done())
-	}
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
+	if !cache.WaitForCacheSync(ctx.Done(), pods.HasSynced) {
 		return nil
+	}
+	for _, a := range apis {
+		go c.watch(ctx, a, client.Discovery(), o.Discover)
 	}
 	go func() {
 		<-ctx.Done()
@@ -149,37 +144,62 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	return nil
 }
 
-// discover waits until at least one API is served, and returns all that are.
-func (c *controller) discover(ctx context.Context, d discovery.DiscoveryInterface, every time.Duration) ([]*api, error) {
-	for {
-		var found []*api
-		for _, a := range apis {
-			list, err := d.ServerResourcesForGroupVersion(a.gvr.GroupVersion().String())
-			if err != nil && !apierrors.IsNotFound(err) {
-				klog.V(1).InfoS("podgroup: discovery failed", "api", a.gvr, "err", err)
-			}
-			if err == nil && hasResource(list, a.gvr.Resource) {
-				found = append(found, a)
-			}
+// slim keeps of a pod what is read here: the process may be a scheduler, which has all pods in memory once already.
+func slim(obj any) (any, error) {
+	pod, ok := obj.(*v1.Pod)
+	if !ok {
+		return obj, nil
+	}
+	out := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			Labels: pod.Labels, Annotations: pod.Annotations,
+			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
+		},
+		Spec:   v1.PodSpec{NodeName: pod.Spec.NodeName, SchedulingGates: pod.Spec.SchedulingGates},
+		Status: v1.PodStatus{Phase: pod.Status.Phase},
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == v1.PodScheduled {
+			out.Status.Conditions = []v1.PodCondition{c}
 		}
-		if len(found) > 0 {
-			return found, nil
-		}
+	}
+	return out, nil
+}
+
+// watch follows the groups of one API, as soon as it is installed.
+func (c *controller) watch(ctx context.Context, a *api, d discovery.DiscoveryInterface, every time.Duration) {
+	for !served(d, a) {
 		select {
 		case <-ctx.Done():
-			return nil, nil
+			return
 		case <-time.After(every):
 		}
 	}
+	groups := dynamicinformer.NewFilteredDynamicInformer(c.dynamic, a.gvr, metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
+	if err := follow(groups, func(obj any) {
+		if u, ok := obj.(*unstructured.Unstructured); ok {
+			c.queue.Add(key{a, types.NamespacedName{Namespace: u.GetNamespace(), Name: u.GetName()}})
+		}
+	}); err != nil {
+		klog.ErrorS(err, "podgroup: groups can't be followed", "api", a.gvr)
+		return
+	}
+	c.mu.Lock()
+	c.groups[a] = groups.GetStore()
+	c.mu.Unlock()
+	groups.Run(ctx.Done())
 }
 
-func hasResource(list *metav1.APIResourceList, name string) bool {
-	for _, r := range list.APIResources {
-		if r.Name == name {
-			return true
+func served(d discovery.DiscoveryInterface, a *api) bool {
+	list, err := d.ServerResourcesForGroupVersion(a.gvr.GroupVersion().String())
+	if err != nil {
+		if !apierrors.IsNotFound(err) {
+			klog.V(1).InfoS("podgroup: discovery failed", "api", a.gvr, "err", err)
 		}
+		return false
 	}
-	return false
+	return slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == a.gvr.Resource })
 }
 
 func follow(informer cache.SharedIndexInformer, look func(any)) error {
@@ -215,7 +235,9 @@ func (c *controller) next(ctx context.Context) bool {
 }
 
 func (c *controller) sync(ctx context.Context, k key) error {
+	c.mu.Lock()
 	store := c.groups[k.api]
+	c.mu.Unlock()
 	if store == nil {
 		return nil // this API isn't installed
 	}
