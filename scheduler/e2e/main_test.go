@@ -111,7 +111,7 @@ func newCluster() (*testCluster, error) {
 		stop()
 		return nil, err
 	}
-	go func() { _ = fakekubelet.Run(ctx, c.Client) }()
+	go func() { _ = fakekubelet.Run(ctx, c.Client, fakekubelet.Options{}) }()
 	go func() { _ = podgroup.Run(ctx, c.Config, podgroup.Options{}) }()
 	return &testCluster{Cluster: c, binary: path, stop: stop}, nil
 }

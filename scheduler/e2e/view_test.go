@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -44,7 +45,7 @@ func openView(s *localcluster.Scheduler) (*view, error) {
 }
 
 var (
-	logged = regexp.MustCompile(`^[IWE]\d{4} .*\] "([^"]+)"(?: pod="([^"]+)")?`)
+	logged = regexp.MustCompile(`^[IWE]\d{4} [^"]*\] "([^"]+)"(?:.*? pod="([^"]+)")?`)
 	dumped = regexp.MustCompile(`^\s*(Node name: |Requested Resources: &|Allocatable Resources:&)(.*)$`)
 )
 
@@ -142,4 +143,40 @@ func (v *view) free(s *localcluster.Scheduler, want map[string]map[string]any) (
 		}
 	}
 	return "", nil
+}
+
+// TestView reads a log as kube-scheduler writes it.
+func TestView(t *testing.T) {
+	const log = `I1201 16:15:40.008275   17109 schedule_one.go:99] "Attempting to schedule pod" pod="default/ga-0"
+I1201 16:15:40.008914   17109 framework.go:1522] "Pod waiting on permit" pod="default/ga-0"
+I1201 16:15:40.009012   17109 schedule_one.go:99] "Attempting to schedule pod" pod="default/ga-1"
+I1201 16:15:40.009082   17109 framework.go:1522] "Pod waiting on permit" pod="default/ga-1"
+I1201 16:15:40.009225   17109 default_binder.go:53] "Attempting to bind pod to node" logger="Bind.DefaultBinder" pod="default/ga-1" node="n1"
+I1201 16:15:41.000000   17109 dumper.go:47] "Dump of cached NodeInfo" nodes=<
+	Node name: n1
+	Deleted: false
+	Requested Resources: &{MilliCPU:3000 Memory:1024 EphemeralStorage:0 AllowedPodNumber:0 ScalarResources:map[example.com/gpu:2]}
+	Allocatable Resources:&{MilliCPU:8000 Memory:4096 EphemeralStorage:0 AllowedPodNumber:110 ScalarResources:map[example.com/gpu:4]}
+	Scheduled Pods(number: 0):
+ >
+I1201 16:15:41.000001   17109 dumper.go:56] "Dump of scheduling queue" summary="activeQ:0; backoffQ:0; unschedulablePods:0" pods=""
+`
+	file := t.TempDir() + "/log"
+	if err := os.WriteFile(file, []byte(log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	v, err := openView(&localcluster.Scheduler{Process: &localcluster.Process{Log: file}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer v.file.Close()
+	if err := v.update(); err != nil {
+		t.Fatal(err)
+	}
+	if len(v.waiting) != 1 || !v.waiting["default/ga-0"] || len(v.attempts) != 2 || v.dumps != 1 {
+		t.Errorf("waiting %v, attempts %v, %d dumps", v.waiting, v.attempts, v.dumps)
+	}
+	if n := v.nodes["n1"]; n["cpu"] != 5000 || n["memory"] != 3072 || n["example.com/gpu"] != 2 {
+		t.Errorf("free on n1: %v", n)
+	}
 }

@@ -7,13 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
@@ -22,8 +22,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Duration is the annotation of a pod that ends by itself: a Go duration. Without it a pod runs until deleted.
-const Duration = "tutti.dev/duration"
+// Annotations of pods, the same as in a replay (docs/replay.md).
+const (
+	// Duration is how long a pod runs, a Go duration, before it ends with success. Without it a pod runs until deleted.
+	Duration = "tutti.dev/duration"
+	// Collective names pods of a namespace that work only together: their durations count from when the last of them runs.
+	Collective = "tutti.dev/collective"
+)
 
 // GPU is the resource of fake GPU nodes.
 const GPU = "nvidia.com/gpu"
@@ -55,30 +60,44 @@ func Node(name string, capacity v1.ResourceList) *v1.Node {
 	}
 }
 
-// Kubelet acts for all nodes.
-type Kubelet struct {
+// Options of the kubelet. The zero value is usable.
+type Options struct {
+	Speed float64 // durations pass so many times faster; 0: 1
+}
+
+// kubelet acts for all nodes.
+type kubelet struct {
 	client kubernetes.Interface
-	store  cache.Store
+	pods   cache.Indexer
 	queue  workqueue.TypedRateLimitingInterface[string]
+	speed  float64
+
+	mu      sync.Mutex
+	started map[types.UID]time.Time // more exactly than the API's seconds
 }
 
 // workers bounds the API calls under way.
 const workers = 16
 
+// byCollective is the index of pods that work together.
+const byCollective = "collective"
+
 // Run acts until ctx ends. It returns an error when the pods can't be followed.
-func Run(ctx context.Context, client kubernetes.Interface) error {
-	informer := coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, 0, cache.Indexers{}, func(o *metav1.ListOptions) {
-		o.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
-	})
-	k := &Kubelet{client: client, store: informer.GetStore(), queue: workqueue.NewTypedRateLimitingQueue(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 5*time.Second))}
-	add := func(obj any) {
-		if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
-			k.queue.Add(key)
+func Run(ctx context.Context, client kubernetes.Interface, o Options) error {
+	informer := coreinformers.NewPodInformer(client, metav1.NamespaceAll, 0, cache.Indexers{byCollective: func(obj any) ([]string, error) {
+		if pod, ok := obj.(*v1.Pod); ok && pod.Annotations[Collective] != "" {
+			return []string{collective(pod)}, nil
 		}
+		return nil, nil
+	}})
+	k := &kubelet{client: client, pods: informer.GetIndexer(), speed: o.Speed, started: map[types.UID]time.Time{},
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 5*time.Second))}
+	if k.speed == 0 {
+		k.speed = 1
 	}
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: add, UpdateFunc: func(_, obj any) { add(obj) }, DeleteFunc: add,
+		AddFunc: k.look, UpdateFunc: func(_, obj any) { k.look(obj) }, DeleteFunc: k.gone,
 	}); err != nil {
 		return err
 	}
@@ -93,7 +112,41 @@ func Run(ctx context.Context, client kubernetes.Interface) error {
 	return nil
 }
 
-func (k *Kubelet) next(ctx context.Context) bool {
+func collective(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Annotations[Collective] }
+
+// look queues a pod that changed, and those that work with it.
+func (k *kubelet) look(obj any) {
+	pod, ok := obj.(*v1.Pod)
+	if !ok {
+		return
+	}
+	together := []any{pod}
+	if pod.Annotations[Collective] != "" {
+		others, err := k.pods.ByIndex(byCollective, collective(pod))
+		if err == nil {
+			together = append(together, others...)
+		}
+	}
+	for _, p := range together {
+		if p := p.(*v1.Pod); p.Spec.NodeName != "" {
+			k.queue.Add(p.Namespace + "/" + p.Name)
+		}
+	}
+}
+
+func (k *kubelet) gone(obj any) {
+	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
+		obj = last.Obj
+	}
+	k.look(obj)
+	if pod, ok := obj.(*v1.Pod); ok {
+		k.mu.Lock()
+		delete(k.started, pod.UID)
+		k.mu.Unlock()
+	}
+}
+
+func (k *kubelet) next(ctx context.Context) bool {
 	key, quit := k.queue.Get()
 	if quit {
 		return false
@@ -114,12 +167,15 @@ func (k *Kubelet) next(ctx context.Context) bool {
 }
 
 // sync takes the pod one step further, and says when to look again.
-func (k *Kubelet) sync(ctx context.Context, key string) (time.Duration, error) {
-	obj, ok, err := k.store.GetByKey(key)
+func (k *kubelet) sync(ctx context.Context, key string) (time.Duration, error) {
+	obj, ok, err := k.pods.GetByKey(key)
 	if err != nil || !ok {
 		return 0, err
 	}
 	pod := obj.(*v1.Pod)
+	if pod.Spec.NodeName == "" {
+		return 0, nil
+	}
 	if pod.DeletionTimestamp != nil {
 		if len(pod.Finalizers) > 0 {
 			return 0, nil
@@ -140,18 +196,21 @@ func (k *Kubelet) sync(ctx context.Context, key string) (time.Duration, error) {
 				Name: c.Name, Image: c.Image, Ready: true, State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: now}},
 			})
 		}
+		k.mu.Lock()
+		k.started[pod.UID] = now.Time
+		k.mu.Unlock()
 		return 0, k.setStatus(ctx, pod, status)
 	case v1.PodRunning:
-		text, ok := pod.Annotations[Duration]
-		if !ok || pod.Status.StartTime == nil {
+		since, working := k.since(pod)
+		if !working || pod.Annotations[Duration] == "" {
 			return 0, nil
 		}
-		duration, err := time.ParseDuration(text)
+		duration, err := time.ParseDuration(pod.Annotations[Duration])
 		if err != nil {
 			klog.ErrorS(err, "fake kubelet: the annotation is no duration; the pod runs until deleted", "pod", key, "annotation", Duration)
 			return 0, nil
 		}
-		if left := time.Until(pod.Status.StartTime.Add(duration)); left > 0 {
+		if left := time.Until(since.Add(time.Duration(float64(duration) / k.speed))); left > 0 {
 			return left, nil
 		}
 		return 0, k.setStatus(ctx, pod, v1.PodStatus{Phase: v1.PodSucceeded})
@@ -159,7 +218,34 @@ func (k *Kubelet) sync(ctx context.Context, key string) (time.Duration, error) {
 	return 0, nil
 }
 
-func (k *Kubelet) setStatus(ctx context.Context, pod *v1.Pod, status v1.PodStatus) error {
+// since is when the pod's work began, false while it waits for others.
+func (k *kubelet) since(pod *v1.Pod) (since time.Time, working bool) {
+	together := []any{pod}
+	if pod.Annotations[Collective] != "" {
+		var err error
+		if together, err = k.pods.ByIndex(byCollective, collective(pod)); err != nil {
+			return since, false
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, p := range together {
+		p := p.(*v1.Pod)
+		if p.Status.StartTime == nil || p.Status.Phase != v1.PodRunning && p.Status.Phase != v1.PodSucceeded {
+			return since, false
+		}
+		at, ok := k.started[p.UID]
+		if !ok {
+			at = p.Status.StartTime.Time // of an earlier run
+		}
+		if at.After(since) {
+			since = at
+		}
+	}
+	return since, true
+}
+
+func (k *kubelet) setStatus(ctx context.Context, pod *v1.Pod, status v1.PodStatus) error {
 	fields, err := json.Marshal(status)
 	if err != nil {
 		return err

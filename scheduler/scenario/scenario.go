@@ -187,9 +187,17 @@ func (it *Item) Objects() ([]map[string]any, error) {
 			labels["scheduling.x-k8s.io/pod-group"] = it.Group
 		}
 		meta["labels"] = labels
+		annotations := map[string]any{}
 		if it.Runs != nil {
-			meta["annotations"] = map[string]any{"tutti.dev/duration": it.Runs.String()}
+			annotations["tutti.dev/duration"] = it.Runs.String()
 		}
+		if it.Collective {
+			annotations["tutti.dev/collective"] = it.Group
+		}
+		if it.StartTimeout != nil {
+			annotations["tutti.dev/start-timeout"] = it.StartTimeout.String()
+		}
+		meta["annotations"] = annotations
 	}
 	for _, name := range it.PodGroup {
 		spec := map[string]any{}

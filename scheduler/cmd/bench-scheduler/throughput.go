@@ -159,7 +159,7 @@ func once(ctx context.Context, w workload, o localcluster.SchedulerOptions, bina
 	if err := fill(ctx, cluster, w); err != nil {
 		return r, err
 	}
-	bound, err := follow(ctx, cluster.Client)
+	bound, err := follow(ctx, cluster.Client, gotNode)
 	if err != nil {
 		return r, err
 	}
@@ -205,14 +205,19 @@ func once(ctx context.Context, w workload, o localcluster.SchedulerOptions, bina
 	return r, <-profiled
 }
 
-// follow sends a pod each time that one gets its node.
-func follow(ctx context.Context, client kubernetes.Interface) (<-chan *v1.Pod, error) {
-	bound := make(chan *v1.Pod, 1000)
-	look := func(old, now any) {
+// gotNode tells whether the pod's change is that it got a node.
+func gotNode(before, now *v1.Pod) bool {
+	return now.Spec.NodeName != "" && (before == nil || before.Spec.NodeName == "")
+}
+
+// follow sends each pod whose change is of interest. before is nil for one that is new.
+func follow(ctx context.Context, client kubernetes.Interface, interest func(before, now *v1.Pod) bool) (<-chan *v1.Pod, error) {
+	changed := make(chan *v1.Pod, 1000)
+	look := func(old, obj any) {
 		before, _ := old.(*v1.Pod)
-		if pod, ok := now.(*v1.Pod); ok && pod.Spec.NodeName != "" && (before == nil || before.Spec.NodeName == "") {
+		if pod, ok := obj.(*v1.Pod); ok && interest(before, pod) {
 			select {
-			case bound <- pod:
+			case changed <- pod:
 			case <-ctx.Done():
 			}
 		}
@@ -227,7 +232,7 @@ func follow(ctx context.Context, client kubernetes.Interface) (<-chan *v1.Pod, e
 	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		return nil, context.Cause(ctx)
 	}
-	return bound, nil
+	return changed, nil
 }
 
 // writeProfile writes a CPU profile of the first seconds, unless the file is "".

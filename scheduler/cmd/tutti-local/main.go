@@ -110,7 +110,7 @@ func up(args []string) error {
 		}
 	}
 	failed := make(chan error, 3)
-	go func() { failed <- fakekubelet.Run(ctx, cluster.Client) }()
+	go func() { failed <- fakekubelet.Run(ctx, cluster.Client, fakekubelet.Options{}) }()
 	go func() { failed <- podgroup.Run(ctx, cluster.Config, podgroup.Options{}) }()
 	go func() { failed <- runJobs(ctx, cluster) }()
 	scheduler, err := cluster.StartScheduler(localcluster.SchedulerOptions{
