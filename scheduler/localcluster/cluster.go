@@ -20,6 +20,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -32,11 +33,9 @@ import (
 
 // Options of a cluster. The zero value but for Binary is usable.
 type Options struct {
-	Dir    string // of all data; "": a temporary one, removed at Stop
+	Dir    string // of all data, which a later cluster finds again; "": a temporary one, removed at Stop
 	Port   int    // of the API server; 0: a free one
 	Binary string // started as "Binary kube-apiserver …"
-	// KeepData lets a directory that has data be used again. Else Start refuses it.
-	KeepData bool
 }
 
 // Cluster is a running etcd and API server.
@@ -47,6 +46,7 @@ type Cluster struct {
 	Client     kubernetes.Interface
 
 	temporary bool
+	lock      *os.File // of Dir
 	binary    string
 	args      []string
 	etcd      *embed.Etcd
@@ -57,8 +57,8 @@ type Cluster struct {
 const readyTimeout = 90 * time.Second
 
 // Start starts etcd and the API server and waits until both serve.
-func Start(ctx context.Context, o Options) (c *Cluster, err error) {
-	c = &Cluster{Dir: o.Dir, binary: o.Binary}
+func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
+	c := &Cluster{Dir: o.Dir, binary: o.Binary}
 	if c.Dir == "" {
 		if c.Dir, err = os.MkdirTemp("", "tutti-local-"); err != nil {
 			return nil, err
@@ -75,18 +75,22 @@ func Start(ctx context.Context, o Options) (c *Cluster, err error) {
 			c.Stop()
 		}
 	}()
-	if _, e := os.Stat(filepath.Join(c.Dir, "etcd")); e == nil && !o.KeepData {
-		return nil, fmt.Errorf("%s holds a cluster's data already; choose another directory, or remove it", c.Dir)
-	}
-	etcdURL, err := c.startEtcd(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("etcd: %w", err)
+	if c.lock, err = lockDir(c.Dir); err != nil {
+		return nil, err
 	}
 	port := o.Port
 	if port == 0 {
 		if port, err = freePort(); err != nil {
 			return nil, err
 		}
+	} else if l, err := net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err != nil {
+		return nil, fmt.Errorf("the API server's port: %w", err)
+	} else {
+		_ = l.Close()
+	}
+	etcdURL, err := c.startEtcd(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
 	}
 	token, err := c.credentials()
 	if err != nil {
@@ -111,7 +115,23 @@ func Start(ctx context.Context, o Options) (c *Cluster, err error) {
 	if err = c.writeKubeconfig(fmt.Sprintf("https://127.0.0.1:%d", port), token); err != nil {
 		return nil, err
 	}
-	return c, c.WaitReady(ctx)
+	if err = c.WaitReady(ctx); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// lockDir keeps other clusters out of a directory while the file is open.
+func lockDir(dir string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("%s is in use by another cluster", dir)
+	}
+	return file, nil
 }
 
 func (c *Cluster) startEtcd(ctx context.Context) (string, error) {
@@ -178,7 +198,7 @@ func (c *Cluster) writeKubeconfig(server, token string) error {
 			return fmt.Errorf("kube-apiserver: %w", err)
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("kube-apiserver wrote no certificate in %v; its log is %s", readyTimeout, c.api.Log)
+			return fmt.Errorf("kube-apiserver wrote no certificate in %v; %s", readyTimeout, c.api.logEnd())
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -212,7 +232,7 @@ func (c *Cluster) WaitReady(ctx context.Context) error {
 			return fmt.Errorf("kube-apiserver: %w", exit)
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("kube-apiserver is not ready after %v (%w); its log is %s", readyTimeout, err, c.api.Log)
+			return fmt.Errorf("kube-apiserver is not ready after %v (%w); %s", readyTimeout, err, c.api.logEnd())
 		}
 		select {
 		case <-ctx.Done():
@@ -243,6 +263,9 @@ func (c *Cluster) Stop() {
 	}
 	if c.temporary {
 		_ = os.RemoveAll(c.Dir)
+	}
+	if c.lock != nil {
+		_ = c.lock.Close()
 	}
 }
 
@@ -291,12 +314,22 @@ func (p *Process) Err() error {
 	select {
 	case <-p.done:
 		if p.err == nil {
-			return fmt.Errorf("it ended; its log is %s", p.Log)
+			return fmt.Errorf("it ended; %s", p.logEnd())
 		}
-		return fmt.Errorf("%w; its log is %s", p.err, p.Log)
+		return fmt.Errorf("%w; %s", p.err, p.logEnd())
 	default:
 		return nil
 	}
+}
+
+// logEnd is the end of the log, since the file may go with its directory.
+func (p *Process) logEnd() string {
+	log, err := os.ReadFile(p.Log)
+	if err != nil {
+		return fmt.Sprintf("its log can't be read: %v", err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(log)), "\n")
+	return fmt.Sprintf("its log %s ends so:\n%s", p.Log, strings.Join(lines[max(0, len(lines)-8):], "\n"))
 }
 
 // Done is closed when the process has ended.

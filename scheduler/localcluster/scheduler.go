@@ -162,7 +162,7 @@ func (s *Scheduler) WaitHealthy(timeout time.Duration) error {
 		} else if exit := s.Err(); exit != nil {
 			return fmt.Errorf("the scheduler ended: %w", exit)
 		} else if time.Now().After(deadline) {
-			return fmt.Errorf("the scheduler is not healthy after %v: %w; its log is %s", timeout, err, s.Log)
+			return fmt.Errorf("the scheduler is not healthy after %v: %w; %s", timeout, err, s.logEnd())
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

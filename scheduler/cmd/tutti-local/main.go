@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -64,7 +65,7 @@ func up(args []string) error {
 	gpus := flags.Int("gpus-per-node", 1, "GPUs of each ("+fakekubelet.GPU+")")
 	plugin := flags.String("plugin", "out/guest/plugin.wasm", "the guest; \"\" runs the scheduler without a plugin")
 	guestConfig := flags.String("guest-config", "{}", "the plugin's settings, JSON")
-	dir := flags.String("dir", "", "directory for all data, kept afterwards; default a temporary one")
+	dir := flags.String("dir", "", "directory for all data, kept and found again by the next start; default a temporary one")
 	port := flags.Int("port", 0, "port of the API server; default a free one")
 	verbose := flags.Bool("v", false, "log what the controllers do")
 	if err := flags.Parse(args); err != nil {
@@ -81,7 +82,10 @@ func up(args []string) error {
 	}
 	if *plugin != "" {
 		if _, err := os.Stat(*plugin); err != nil {
-			return usageError{fmt.Errorf("--plugin: %w; `make guests` builds it", err)}
+			return usageError{fmt.Errorf("--plugin: %w; make guests builds it", err)}
+		}
+		if !json.Valid([]byte(*guestConfig)) {
+			return usageError{fmt.Errorf("--guest-config: %q is no JSON", *guestConfig)}
 		}
 	}
 	if !*verbose {
@@ -120,6 +124,9 @@ func up(args []string) error {
 		return err
 	}
 	defer scheduler.Stop(5 * time.Second)
+	if err := scheduler.WaitHealthy(time.Minute); err != nil {
+		return err
+	}
 	fmt.Printf(`%d nodes with %d GPUs each are up. In another terminal:
 
   export KUBECONFIG=%s
@@ -135,11 +142,7 @@ Logs and data: %s. Ctrl-C stops everything.
 		fmt.Println("\nstopping …")
 		return nil
 	case <-scheduler.Done():
-		log, _ := os.ReadFile(scheduler.Log)
-		if len(log) > 2000 {
-			log = log[len(log)-2000:]
-		}
-		return fmt.Errorf("kube-scheduler ended: %w\n%s", scheduler.Err(), log)
+		return fmt.Errorf("kube-scheduler: %w", scheduler.Err())
 	case err := <-failed:
 		if ctx.Err() != nil {
 			return nil
