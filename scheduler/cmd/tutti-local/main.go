@@ -127,7 +127,7 @@ func up(args []string) error {
 	if err := scheduler.WaitHealthy(time.Minute); err != nil {
 		return err
 	}
-	fmt.Printf(`%d nodes with %d GPUs each are up. In another terminal:
+	fmt.Printf(`%d nodes are up, %s: %d each. In another terminal:
 
   export KUBECONFIG=%s
   kubectl apply -f scheduler-config/examples/gang.yaml
@@ -135,7 +135,7 @@ func up(args []string) error {
   kubectl get podgroups.scheduling.x-k8s.io
 
 Logs and data: %s. Ctrl-C stops everything.
-`, *nodes, *gpus, cluster.Kubeconfig, cluster.Dir)
+`, *nodes, fakekubelet.GPU, *gpus, cluster.Kubeconfig, cluster.Dir)
 
 	select {
 	case <-ctx.Done():
