@@ -2,6 +2,8 @@
 //!
 //! The classic first plugin, here in Rust. `guestConfig: '{"reverse": true}'` prefers all the others instead.
 
+use std::cell::Cell;
+
 use kube_scheduler_sdk::prelude::*;
 use serde::Deserialize;
 
@@ -11,6 +13,10 @@ use serde::Deserialize;
 pub struct NodeNumber {
     /// Prefer the nodes that don't match.
     reverse: bool,
+    /// The pod's digit, from PreScore. Score runs on the same instance in the same cycle, so it need not read the pod for
+    /// every node.
+    #[serde(skip)]
+    digit: Cell<Option<char>>,
 }
 
 plugin!(NodeNumber: Enqueue, PreScore, Score);
@@ -31,14 +37,15 @@ impl EnqueueExtensions for NodeNumber {
 impl PreScorePlugin for NodeNumber {
     /// Without a digit there is nothing to match, so no node needs to be looked at.
     fn pre_score(&self, cx: &PreScoreContext) -> Result<PreScoreResult, Status> {
-        Ok(if last_digit(cx.pod()?.name()?).is_some() { PreScoreResult::Score } else { PreScoreResult::Skip })
+        let digit = last_digit(cx.pod()?.name()?);
+        self.digit.set(digit);
+        Ok(if digit.is_some() { PreScoreResult::Score } else { PreScoreResult::Skip })
     }
 }
 
 impl ScorePlugin for NodeNumber {
     fn score(&self, cx: &NodeContext) -> Result<i64, Status> {
-        let pod = last_digit(cx.pod()?.name()?);
-        let same = pod.is_some() && pod == last_digit(cx.node_name()?);
+        let same = last_digit(cx.node_name()?) == self.digit.get();
         Ok(if same != self.reverse { 10 } else { 0 })
     }
 }
@@ -68,7 +75,9 @@ mod tests {
             (r#"{"reverse": true}"#, "job-3", "node-4", 10),
         ];
         for (config, pod_name, node, expected) in cases {
-            let (verdict, score) = guest(config).score(&pod(pod_name), node);
+            let (guest, pod) = (guest(config), pod(pod_name));
+            assert!(guest.pre_score(&pod, &[node, "other"]).is_success());
+            let (verdict, score) = guest.score(&pod, node);
             assert!(verdict.is_success(), "{verdict:?}");
             assert_eq!(score, expected, "{config} {pod_name} {node}");
         }

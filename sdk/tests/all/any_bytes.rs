@@ -90,4 +90,5 @@ proptest! {
 #[test]
 fn found_before() {
     fuzz::config(b"[]");
+    fuzz::config(br#"{"map": {"m": {"Three": {"x": -0}}}}"#);
 }
