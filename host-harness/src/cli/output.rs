@@ -1,9 +1,16 @@
 //! Writing results.
 
+use std::cell::Cell;
 use std::io::Write as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use super::Fault;
+use crate::input::duration::Millis;
+
+/// Work that is done sooner needs no bar.
+const PATIENCE: Duration = Duration::from_secs(1);
+const REDRAW: Duration = Duration::from_millis(100);
 
 /// Writes files whole, all of them or none: each into a temporary file beside it, which then takes its name.
 pub(super) fn write_whole<'a>(files: impl IntoIterator<Item = (&'a Path, String)>) -> Result<(), Fault> {
@@ -50,26 +57,43 @@ fn stage(path: &Path, content: &[u8]) -> Result<tempfile::NamedTempFile, Fault> 
 /// A progress bar on standard error; there only if that is a terminal and the work takes longer than a second.
 pub(super) struct Progress {
     bar: indicatif::ProgressBar,
-    since: std::time::Instant,
+    since: Instant,
+    drawn: Cell<Instant>,
 }
 
 impl Progress {
     pub(super) fn new(runs: u64) -> Self {
-        let bar = indicatif::ProgressBar::new(runs);
+        let bar = indicatif::ProgressBar::new(runs).with_style(style());
         bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
-        Self { bar, since: std::time::Instant::now() }
+        let now = Instant::now();
+        Self { bar, since: now, drawn: Cell::new(now) }
+    }
+
+    /// The run that goes on has come to this time.
+    pub(super) fn at(&self, time: Millis) {
+        let now = Instant::now();
+        if now - self.drawn.get() < REDRAW {
+            return;
+        }
+        self.drawn.set(now);
+        if self.bar.is_hidden() && now - self.since >= PATIENCE {
+            // Hidden by itself where standard error is no terminal.
+            self.bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
+        }
+        self.bar.set_message(Millis(time.0 / 1000 * 1000).to_string());
     }
 
     /// One run is done.
     pub(super) fn step(&self) {
-        if self.bar.is_hidden() && self.since.elapsed().as_secs() >= 1 {
-            // Hidden by itself where standard error is no terminal.
-            self.bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
-        }
         self.bar.inc(1);
     }
 
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+fn style() -> indicatif::ProgressStyle {
+    let template = "{bar:30} {pos}/{len} runs, {elapsed}; the clock of this one shows {msg}";
+    indicatif::ProgressStyle::with_template(template).unwrap_or_else(|_| indicatif::ProgressStyle::default_bar())
 }

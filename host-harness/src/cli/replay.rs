@@ -6,7 +6,7 @@ use super::{Fault, Plugin, PluginArgs, Verdict};
 use crate::input::Loaded;
 use crate::input::duration::Millis;
 use crate::report::{Summary, Timeline, chrome_trace, comparison, svg};
-use crate::run::{self, Outcome, Setup};
+use crate::run::{self, Outcome, Setup, Watch};
 
 /// Replay manifests or a scenario under a virtual clock and show what becomes of each gang
 ///
@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Verdict, Fault> {
     let mut held = true;
     for side in &mut sides {
         for seed in args.seed..args.seed.saturating_add(args.seeds) {
-            let outcome = side.run(&loaded, seed, args.until)?;
+            let outcome = side.run(&loaded, seed, args.until, &|now| progress.at(now))?;
             held &= outcome.failures.is_empty();
             for failure in &outcome.failures {
                 let (file, _) = &loaded.scenarios[0];
@@ -108,9 +108,10 @@ impl<'a> Side<'a> {
         Self { name, plugin, summaries: Vec::new(), timeline: None }
     }
 
-    fn run(&self, loaded: &Loaded, seed: u64, until: Option<Millis>) -> Result<Outcome, Fault> {
+    fn run(&self, loaded: &Loaded, seed: u64, until: Option<Millis>, watch: &dyn Fn(Millis)) -> Result<Outcome, Fault> {
         let plugin = self.plugin.map(|p| run::Plugin { file: &p.file, wasm: &p.wasm, config: p.config.as_deref() });
-        let setup = Setup { name: self.name, plugin, seed, order: seed, until, ..Setup::default() };
+        let setup =
+            Setup { name: self.name, plugin, seed, order: seed, until, watch: Watch(watch), ..Setup::default() };
         run::run(loaded, &setup).map_err(Fault::from)
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use super::output::Progress;
 use super::{Fault, PluginArgs, Verdict};
 use crate::input::{self, Loaded};
-use crate::run::{self, Setup};
+use crate::run::{self, Setup, Watch};
 
 /// Run scenarios and say whether their expectations hold
 ///
@@ -40,7 +40,8 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Verdict, Fault> {
             ..Loaded::default()
         };
         let plugin = plugin.as_ref().map(|p| run::Plugin { file: &p.file, wasm: &p.wasm, config: p.config.as_deref() });
-        let setup = Setup { plugin, ..Setup::default() };
+        let watch = |now| progress.at(now);
+        let setup = Setup { plugin, watch: Watch(&watch), ..Setup::default() };
         let tested = run::test(&one, &setup);
         progress.step();
         let tested = match tested {

@@ -12,16 +12,16 @@ const RIGHT: i64 = 24;
 const STRIP: i64 = 64;
 const PLOT: i64 = WIDTH - LEFT - RIGHT;
 /// Gangs that the legend names; more are summed up.
-const LEGEND: usize = 30;
+const LEGEND: usize = 60;
 
 const STYLE: &str = "\
 text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,sans-serif;fill:#24292f}\
 .title{font-size:18px;font-weight:600}.sub{fill:#57606a}.node{font-size:11px;text-anchor:end}\
 .tick{font-size:11px;fill:#57606a;text-anchor:middle}.bg{fill:#fff}.lane{fill:#f3f5f7}.grid{stroke:#d0d7de;stroke-width:1}\
 .used{fill:#2da44e;fill-opacity:.75}.idle{fill:#d1242f;fill-opacity:.55}.cap{stroke:#57606a;stroke-dasharray:4 3}\
-.plain{fill:#8c959f}.veil{fill:url(#veil)}\
+.plain{fill:#8c959f}.hatched{fill:url(#hatched)}.faint{fill:#fff;fill-opacity:.6}.end{stroke:#24292f}\
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}.sub,.tick{fill:#9198a1}.bg{fill:#0d1117}.lane{fill:#171c23}\
-.grid{stroke:#30363d}.cap{stroke:#9198a1}}";
+.grid{stroke:#30363d}.cap,.end{stroke:#9198a1}}";
 
 /// Draws the runs below each other on one time axis.
 #[must_use]
@@ -36,7 +36,7 @@ pub fn svg(runs: &[Timeline]) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
          viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n<style>{STYLE}</style>\n\
-         <defs><pattern id=\"veil\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" \
+         <defs><pattern id=\"hatched\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" \
          patternTransform=\"rotate(45)\"><rect width=\"6\" height=\"6\" fill=\"#fff\" fill-opacity=\".35\"/>\
          <rect width=\"3\" height=\"6\" fill=\"#fff\" fill-opacity=\".55\"/></pattern></defs>\n\
          <rect class=\"bg\" width=\"{WIDTH}\" height=\"{height}\"/>\n{body}</svg>\n"
@@ -54,6 +54,7 @@ fn draw(out: &mut String, run: &Timeline, top: i64, end: i64) -> i64 {
     y += 16;
 
     // The strip: what is used, and on top of it what is taken but idle.
+    let strip_top = y;
     let strip = |amount: i64| (STRIP * 10).saturating_mul(amount) / capacity;
     let _ = writeln!(out, "<rect class=\"lane\" x=\"{LEFT}\" y=\"{y}\" width=\"{PLOT}\" height=\"{STRIP}\"/>");
     let (mut used, mut idle) = (String::new(), String::new());
@@ -108,6 +109,19 @@ fn draw(out: &mut String, run: &Timeline, top: i64, end: i64) -> i64 {
     }
     let lanes_height = pitch * lanes;
     grid(out, end, y, lanes_height);
+    if run.end < end {
+        // Another run of the drawing lasts longer.
+        let at = px(x(run.end));
+        let bottom = y + lanes_height;
+        let _ = writeln!(out, "<line class=\"end\" x1=\"{at}\" y1=\"{strip_top}\" x2=\"{at}\" y2=\"{bottom}\"/>");
+        let _ = writeln!(
+            out,
+            "<text class=\"sub\" x=\"{}\" y=\"{}\">ends at {}</text>",
+            px(x(run.end) + 80),
+            strip_top + STRIP / 2 + 4,
+            Millis(run.end)
+        );
+    }
     for (bar, offset) in run.bars.iter().zip(offsets(run)) {
         let lane = &run.lanes[bar.lane];
         let full = lane.capacity.max(offset + bar.amount).max(1);
@@ -135,14 +149,23 @@ fn draw(out: &mut String, run: &Timeline, top: i64, end: i64) -> i64 {
             Millis(bar.end)
         );
         let _ = writeln!(out, "<g><title>{}</title><rect {fill} {rect}/>", escape(&tip));
-        if bar.state != State::Running {
-            let _ = writeln!(out, "<rect class=\"veil\" {rect}/>");
+        if let Some(class) = veil(bar.state) {
+            let _ = writeln!(out, "<rect class=\"{class}\" {rect}/>");
         }
         let _ = writeln!(out, "</g>");
     }
     y += lanes_height + 18;
     axis(out, end, y);
     legend(out, run, y + 24)
+}
+
+/// What is laid over the gang's colour.
+fn veil(state: State) -> Option<&'static str> {
+    match state {
+        State::Running => None,
+        State::Idle => Some("hatched"),
+        State::Held => Some("faint"),
+    }
 }
 
 /// Vertical lines at round times.
@@ -161,33 +184,33 @@ fn axis(out: &mut String, end: i64, y: i64) {
 }
 
 fn legend(out: &mut String, run: &Timeline, top: i64) -> i64 {
-    let mut entries: Vec<(String, String, bool)> = run
-        .gangs
-        .iter()
-        .take(LEGEND)
-        .enumerate()
-        .map(|(i, g)| (clip(g, 24), format!("fill=\"{}\"", colour::gang(i)), false))
-        .collect();
-    if run.gangs.len() > LEGEND {
-        entries.push((format!("and {} more gangs", run.gangs.len() - LEGEND), "fill=\"none\"".into(), false));
+    let there = |state: State| run.bars.iter().any(|b| b.state == state);
+    let mut entries: Vec<(String, String, Option<&str>)> = vec![
+        ("working (above)".into(), "class=\"used\"".into(), None),
+        ("taken but idle".into(), "class=\"idle\"".into(), None),
+    ];
+    for state in [State::Held, State::Idle].into_iter().filter(|state| there(*state)) {
+        entries.push((state.word().to_owned(), "class=\"plain\"".into(), veil(state)));
     }
     if run.bars.iter().any(|b| b.gang.is_none()) {
-        entries.push(("pods of no gang".into(), "class=\"plain\"".into(), false));
+        entries.push(("pods of no gang".into(), "class=\"plain\"".into(), None));
     }
-    if run.bars.iter().any(|b| b.state != State::Running) {
-        entries.push(("taken but not working".into(), "class=\"plain\"".into(), true));
+    let named = run.gangs.iter().take(LEGEND).enumerate();
+    entries.extend(named.map(|(i, g)| (clip(g, 24), format!("fill=\"{}\"", colour::gang(i)), None)));
+    if run.gangs.len() > LEGEND {
+        entries.push((format!("and {} more gangs", run.gangs.len() - LEGEND), "fill=\"none\"".into(), None));
     }
     let (mut x, mut y) = (LEFT, top);
-    for (text, fill, veiled) in entries {
+    for (text, fill, veil) in entries {
         let width = 26 + 7 * i64::try_from(text.chars().count()).unwrap_or(0);
         if x + width > WIDTH - RIGHT {
             x = LEFT;
             y += 20;
         }
         let _ = writeln!(out, "<rect {fill} x=\"{x}\" y=\"{}\" width=\"12\" height=\"12\" rx=\"2\"/>", y - 10);
-        if veiled {
-            let _ =
-                writeln!(out, "<rect class=\"veil\" x=\"{x}\" y=\"{}\" width=\"12\" height=\"12\" rx=\"2\"/>", y - 10);
+        if let Some(class) = veil {
+            let y = y - 10;
+            let _ = writeln!(out, "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"12\" height=\"12\" rx=\"2\"/>");
         }
         let _ = writeln!(out, "<text class=\"sub\" x=\"{}\" y=\"{y}\">{}</text>", x + 17, escape(&text));
         x += width;
@@ -251,7 +274,8 @@ mod tests {
         };
         let text = svg(&[run]);
         assert!(text.contains("a &lt; b") && text.contains("ga-0 (ga) on n1: held at Permit from 0s to 30s"));
-        assert_eq!(text.matches("class=\"veil\"").count(), 2, "the bar and the legend");
+        assert_eq!(text.matches("class=\"faint\"").count(), 2, "the bar and the legend");
+        assert_eq!(text.matches("class=\"hatched\"").count(), 0);
         // Half of the plot is 522 pixels wide.
         assert!(text.contains("width=\"521.5\""), "{text}");
     }

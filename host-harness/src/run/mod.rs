@@ -6,6 +6,7 @@ mod history;
 mod observe;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::rc::Rc;
 
 use serde_json::Value as Json;
@@ -55,11 +56,31 @@ pub struct Setup<'a> {
     pub until: Option<Millis>,
     /// How guest instances are handed to pods.
     pub instances: Instances,
+    /// Is told how far a run has come.
+    pub watch: Watch<'a>,
+}
+
+/// Who is told of each moment of a run.
+#[derive(Clone, Copy)]
+pub struct Watch<'a>(pub &'a dyn Fn(Millis));
+
+impl fmt::Debug for Watch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watch")
+    }
 }
 
 impl Default for Setup<'_> {
     fn default() -> Self {
-        Self { name: "kube-scheduler", plugin: None, seed: 1, order: 0, until: None, instances: Instances::Pool }
+        Self {
+            name: "kube-scheduler",
+            plugin: None,
+            seed: 1,
+            order: 0,
+            until: None,
+            instances: Instances::Pool,
+            watch: Watch(&|_| ()),
+        }
     }
 }
 
@@ -174,6 +195,7 @@ impl<'a> Run<'a> {
     fn finish(mut self) -> Result<Outcome, Vec<Problem>> {
         let mut now = Millis(0);
         let stuck = loop {
+            (self.setup.watch.0)(now);
             self.moment(now);
             if let Some(reason) = self.simulator.state().crashed() {
                 let file = self.setup.plugin.map_or("", |p| p.file).to_owned();
