@@ -1,5 +1,6 @@
-// Package contract holds the extension to what the Rust side takes for its facts: the calls of testdata/contract/probe.json
-// and the export sets of testdata/contract/exports.json, which sdk/tests renders from the SDK and the ABI's tables.
+// Package contract holds the extension to what the Rust side takes for its facts: the calls of testdata/contract/probe.json,
+// the export sets of exports.json and the imports of imports.json beside it. sdk/tests renders them from the SDK and the
+// ABI's tables.
 package contract
 
 import (
@@ -334,11 +335,39 @@ func TestTheExtensionTakesTheseExportSets(t *testing.T) {
 	}
 }
 
-// module encodes a module with a memory and these exports, each of which answers 0.
-func module(exports []string) []byte {
+func TestTheExtensionOffersTheseImports(t *testing.T) {
+	var imports []function
+	read(t, "imports.json", &imports)
+	guest := filepath.Join(t.TempDir(), "guest.wasm")
+	loads := func(imports []function) error {
+		if err := os.WriteFile(guest, module([]string{"filter"}, imports...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := load(t, guest, "", &handle{})
+		return err
+	}
+	if err := loads(imports); err != nil {
+		t.Error(err)
+	}
+	for _, f := range imports {
+		f.Params = append(f.Params, "i64")
+		if err := loads([]function{f}); err == nil {
+			t.Errorf("%s.%s is taken with another signature too: the check above finds nothing", f.Module, f.Name)
+		}
+	}
+}
+
+// function is one that a guest imports.
+type function struct {
+	Module, Name    string
+	Params, Results []string
+}
+
+// module encodes a module with a memory, these exports, each of which answers 0, and these imports.
+func module(exports []string, imports ...function) []byte {
 	const (
-		i32, i64                                       = 0x7f, 0x7e
-		typeID, functionID, memoryID, exportID, codeID = 1, 3, 5, 7, 10
+		i32, i64                                                 = 0x7f, 0x7e
+		typeID, importID, functionID, memoryID, exportID, codeID = 1, 2, 3, 5, 7, 10
 	)
 	// Types and bodies by what is returned: nothing, an i32, an i64.
 	kinds := [][]byte{{}, {i32}, {i64}}
@@ -356,17 +385,27 @@ func module(exports []string) []byte {
 	bytes := func(content []byte) []byte { // sizes of two bytes, as LEB128
 		return append([]byte{byte(len(content))&0x7f | 0x80, byte(len(content) >> 7)}, content...)
 	}
-	var types, functions, names, code [][]byte
+	values := func(names []string) (values [][]byte) {
+		for _, name := range names {
+			values = append(values, []byte{map[string]byte{"i32": i32, "i64": i64}[name]})
+		}
+		return
+	}
+	var types, imported, functions, names, code [][]byte
 	for _, result := range kinds {
 		types = append(types, slices.Concat([]byte{0x60, 0, byte(len(result))}, result))
+	}
+	for _, f := range imports {
+		imported = append(imported, slices.Concat(bytes([]byte(f.Module)), bytes([]byte(f.Name)), []byte{0, byte(len(types))}))
+		types = append(types, slices.Concat([]byte{0x60}, vector(values(f.Params)...), vector(values(f.Results)...)))
 	}
 	names = append(names, append(bytes([]byte("memory")), 2, 0))
 	for i, export := range exports {
 		functions = append(functions, []byte{kind(export)})
-		names = append(names, append(bytes([]byte(export)), 0, byte(i)))
+		names = append(names, append(bytes([]byte(export)), 0, byte(len(imports)+i)))
 		code = append(code, bytes(append([]byte{0}, bodies[kind(export)]...)))
 	}
 	section := func(id byte, items ...[]byte) []byte { return append([]byte{id}, bytes(vector(items...))...) }
-	return slices.Concat([]byte("\x00asm\x01\x00\x00\x00"), section(typeID, types...), section(functionID, functions...),
-		section(memoryID, []byte{0, 1}), section(exportID, names...), section(codeID, code...))
+	return slices.Concat([]byte("\x00asm\x01\x00\x00\x00"), section(typeID, types...), section(importID, imported...),
+		section(functionID, functions...), section(memoryID, []byte{0, 1}), section(exportID, names...), section(codeID, code...))
 }

@@ -128,6 +128,21 @@ fn the_export_sets_for_other_languages_are_the_abi_s() {
     is_rendered("exports.json", &json!(sets));
 }
 
+#[test]
+fn the_imports_for_other_languages_are_the_abi_s() {
+    let types = |types: &[ValueType]| types.iter().map(|t| format!("{t:?}").to_lowercase()).collect::<Vec<_>>();
+    let imports = Import::ALL.iter().map(|import| {
+        let shape = import.shape();
+        json!({
+            "module": import.module(),
+            "name": import.name(),
+            "params": types(shape.params()),
+            "results": types(shape.result().as_slice()),
+        })
+    });
+    is_rendered("imports.json", &json!(imports.collect::<Vec<_>>()));
+}
+
 /// A built guest of this repository.
 fn built(name: &str) -> Option<Vec<u8>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../out/guest").join(name);
