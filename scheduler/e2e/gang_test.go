@@ -71,9 +71,15 @@ func (c *testCluster) nodes(t *testing.T, n, gpus int) {
 }
 
 // bound is how many pods of the gang have a node, finished ones included.
-func (c *testCluster) bound(t *testing.T, gang string) (n int) {
+func (c *testCluster) bound(t *testing.T, gang string) int {
 	t.Helper()
-	list, err := c.Client.CoreV1().Pods("default").List(context.Background(), metav1.ListOptions{LabelSelector: "scheduling.x-k8s.io/pod-group=" + gang})
+	return c.withNode(t, "scheduling.x-k8s.io/pod-group="+gang)
+}
+
+// withNode is how many pods with these labels have a node.
+func (c *testCluster) withNode(t *testing.T, selector string) (n int) {
+	t.Helper()
+	list, err := c.Client.CoreV1().Pods("default").List(context.Background(), metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +203,7 @@ func (c *testCluster) held(t *testing.T) {
 		pod := &v1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: fmt.Sprintf("ga-%d", i), Namespace: "default",
-				Labels: map[string]string{"scheduling.x-k8s.io/pod-group": "ga"},
+				Labels: map[string]string{"gang": "ga"},
 				Annotations: map[string]string{
 					"gang.scheduling.koordinator.sh/name":          "ga",
 					"gang.scheduling.koordinator.sh/min-available": "3",
@@ -212,24 +218,22 @@ func (c *testCluster) held(t *testing.T) {
 				}},
 			},
 		}
-		delete(pod.Labels, "scheduling.x-k8s.io/pod-group")
-		pod.Labels["gang"] = "ga"
 		if _, err := c.Client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-func (c *testCluster) placed(t *testing.T) (n int) {
+// assumed is how many pods hold room in the scheduler's cache without being bound.
+func assumed(t *testing.T, s *localcluster.Scheduler) float64 {
 	t.Helper()
-	list, err := c.Client.CoreV1().Pods("default").List(context.Background(), metav1.ListOptions{LabelSelector: "gang=ga"})
+	metrics, err := s.Metrics()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range list.Items {
-		if p.Spec.NodeName != "" {
-			n++
-		}
+	n, ok := metrics[`scheduler_scheduler_cache_size{type="assumed_pods"}`]
+	if !ok {
+		t.Fatal("the scheduler doesn't tell how many pods it assumes")
 	}
 	return n
 }
@@ -242,11 +246,11 @@ func TestKilledWhileHeld(t *testing.T) {
 	c.nodes(t, 2, 1)
 	s := c.scheduler(t, localcluster.SchedulerOptions{Plugin: plugin})
 	c.held(t)
-	time.Sleep(2 * time.Second)
+	c.soon(t, 10*time.Second, "two members are held", func() bool { return assumed(t, s) == 2 })
 	s.Kill()
-	c.scheduler(t, localcluster.SchedulerOptions{Plugin: plugin, Name: "again"})
-	time.Sleep(3 * time.Second)
-	if n := c.placed(t); n != 0 {
+	s = c.scheduler(t, localcluster.SchedulerOptions{Plugin: plugin, Name: "again"})
+	c.soon(t, 20*time.Second, "two members are held again", func() bool { return assumed(t, s) == 2 })
+	if n := c.withNode(t, "gang=ga"); n != 0 {
 		t.Fatalf("%d members are bound although the third has no node", n)
 	}
 	for _, node := range fakekubelet.Nodes(3, 1)[2:] {
@@ -254,7 +258,7 @@ func TestKilledWhileHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.soon(t, 60*time.Second, "all members bound", func() bool { return c.placed(t) == 3 })
+	c.soon(t, 60*time.Second, "all members bound", func() bool { return c.withNode(t, "gang=ga") == 3 })
 }
 
 // TestKilledWhileBinding: the scheduler is killed in the middle of a release. The next one completes the gang.

@@ -159,11 +159,7 @@ func TestStockExtension(t *testing.T) {
 	c.soon(t, 10*time.Second, "the members are told why", func() bool {
 		return strings.Contains(reasonOf(c.pod(t, "ga-0")), noBridge) && strings.Contains(reasonOf(c.pod(t, "ga-1")), noBridge)
 	})
-	metrics, err := stock.Metrics()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := metrics[`scheduler_cache_size{type="assumed_pods"}`]; n != 0 {
+	if n := assumed(t, stock); n != 0 {
 		t.Errorf("%v pods hold room", n)
 	}
 	stock.Kill()

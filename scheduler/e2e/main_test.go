@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ const (
 var samples = flag.String("scenarios", "../../testdata/scenarios", "directory of the scenarios")
 
 // clusters is how many tests run at once, each on a cluster of its own. They mostly wait.
-var clusters = flag.Int("clusters", 6, "clusters that run side by side")
+var clusters = flag.Int("clusters", 8, "clusters that run side by side")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -38,6 +39,10 @@ func TestMain(m *testing.M) {
 	}
 	if !testing.Verbose() {
 		klog.SetLogger(klog.Logger{})
+	}
+	// The tests wait most of the time; go test would run as many at once as there are processors.
+	if err := flag.Set("test.parallel", strconv.Itoa(*clusters)); err != nil {
+		panic(err)
 	}
 	pool = make(chan *testCluster, *clusters)
 	for range *clusters {
