@@ -3,7 +3,7 @@
 //!
 //! An image counts less when few nodes have it, so that its first holders don't draw every pod.
 
-use std::cell::Cell;
+use std::cell::RefCell;
 
 use kube_scheduler_sdk::prelude::*;
 
@@ -14,8 +14,16 @@ const PER_CONTAINER: i64 = 1000 * MIB;
 /// The plugin.
 #[derive(Debug, Default)]
 pub struct ImageLocality {
-    /// How many nodes PreScore saw. Score runs on the same instance in the same cycle.
-    nodes: Cell<i64>,
+    cycle: RefCell<Cycle>,
+}
+
+/// What PreScore saw. Score runs on the same instance in the same cycle, so it need not read the pod for every node.
+#[derive(Debug, Default)]
+struct Cycle {
+    /// How many nodes there are to choose from.
+    nodes: i64,
+    /// The image of each container.
+    images: Vec<String>,
 }
 
 plugin!(ImageLocality: PreScore, Score);
@@ -28,7 +36,12 @@ impl Plugin for ImageLocality {
 
 impl PreScorePlugin for ImageLocality {
     fn pre_score(&self, cx: &PreScoreContext) -> Result<PreScoreResult, Status> {
-        self.nodes.set(cx.filtered_nodes()?.len() as i64);
+        let spec = cx.pod()?.spec()?;
+        let mut images = Vec::new();
+        for container in spec.init_containers()?.chain(spec.containers()?) {
+            images.push(container?.image()?.to_owned());
+        }
+        self.cycle.replace(Cycle { nodes: cx.filtered_nodes()?.len() as i64, images });
         Ok(PreScoreResult::Score)
     }
 }
@@ -36,17 +49,10 @@ impl PreScorePlugin for ImageLocality {
 impl ScorePlugin for ImageLocality {
     fn score(&self, cx: &NodeContext) -> Result<i64, Status> {
         let held = cx.node_image_states(cx.node_name()?)?;
-        let nodes = self.nodes.get().max(1);
-        let spec = cx.pod()?.spec()?;
-        let (mut containers, mut bytes) = (0, 0);
-        for container in spec.init_containers()?.chain(spec.containers()?) {
-            let image = container?.image()?;
-            containers += 1;
-            if let Some(state) = held.iter().find(|state| same(image, &state.name)) {
-                bytes += state.size / nodes * state.num_nodes.min(nodes);
-            }
-        }
-        Ok(rate(bytes, containers))
+        let Cycle { nodes, images } = &*self.cycle.borrow();
+        let states = images.iter().filter_map(|image| held.iter().find(|state| same(image, &state.name)));
+        let bytes = states.map(|state| state.size / nodes.max(&1) * state.num_nodes.min(*nodes)).sum();
+        Ok(rate(bytes, images.len() as i64))
     }
 }
 
