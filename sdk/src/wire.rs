@@ -326,6 +326,7 @@ impl<'a, T: FieldValue<'a> + Copy + fmt::Debug> fmt::Debug for Repeated<'a, T> {
 }
 
 /// Reads key (field 1) and value (field 2) of a map entry.
+#[inline(never)]
 fn entry(bytes: &[u8]) -> Result<(&str, Value<'_>)> {
     let mut key = "";
     let mut value = Value::Bytes(&[]);
