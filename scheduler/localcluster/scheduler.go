@@ -187,10 +187,13 @@ func (s *Scheduler) Metrics() (map[string]float64, error) {
 	return samples, nil
 }
 
-// Profile returns a CPU profile (pprof) of the time from now on.
-func (s *Scheduler) Profile(length time.Duration) ([]byte, error) {
+// CPUProfile returns a profile (pprof) of the time from now on.
+func (s *Scheduler) CPUProfile(length time.Duration) ([]byte, error) {
 	return s.get(fmt.Sprintf("/debug/pprof/profile?seconds=%.0f", length.Seconds()), length+10*time.Second)
 }
+
+// HeapProfile returns what is in memory now, as a profile (pprof).
+func (s *Scheduler) HeapProfile() ([]byte, error) { return s.get("/debug/pprof/heap", getTimeout) }
 
 func (s *Scheduler) get(path string, timeout time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)

@@ -55,8 +55,9 @@ func throughput(ctx context.Context, args []string) error {
 	work := flags.String("workloads", "500x250x8,1000x20x200,5000x100x8", "nodes x gangs x size, comma-separated")
 	coscheduling := flags.String("coscheduling", "", "a scheduler with the Coscheduling plugin; \"\" leaves it out")
 	plugin := flags.String("plugin", "out/guest/plugin.wasm", "the guest")
-	local := flags.String("tutti-local", "scheduler/bin/tutti-local", "the binary with API server and scheduler")
-	profiles := flags.String("profiles", "", "directory for CPU profiles (pprof) of the first five seconds of each run; the profiler costs a little itself")
+	scheduler := flags.String("kube-scheduler", "scheduler/bin/kube-scheduler", "the scheduler")
+	local := flags.String("tutti-local", "scheduler/bin/tutti-local", "the binary with the API server")
+	profiles := flags.String("profiles", "", "directory for profiles (pprof) of each run: CPU of the first five seconds, and memory at the end; the profiler costs a little itself")
 	if err := parse(flags, args); err != nil {
 		return err
 	}
@@ -81,13 +82,14 @@ func throughput(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	tutti := localcluster.SchedulerOptions{Binary: binary, Args: []string{"kube-scheduler"}}
-	contenders := []contender{{"no plugin", tutti}, {"Tutti", tutti}}
-	contenders[1].scheduler.Plugin = *plugin
+	contenders := []contender{
+		{"no plugin", localcluster.SchedulerOptions{Binary: *scheduler}},
+		{"Tutti", localcluster.SchedulerOptions{Binary: *scheduler, Plugin: *plugin}},
+	}
 	if *coscheduling != "" {
 		contenders = append(contenders, contender{"Coscheduling", localcluster.SchedulerOptions{Binary: *coscheduling, Coscheduling: true}})
 	}
-	for _, c := range contenders {
+	for _, c := range append(contenders, contender{scheduler: localcluster.SchedulerOptions{Binary: binary}}) {
 		for _, file := range []string{c.scheduler.Binary, c.scheduler.Plugin} {
 			if _, err := os.Stat(file); file != "" && err != nil {
 				return usageError{fmt.Errorf("%w; make bench-scheduler builds it", err)}
@@ -102,7 +104,7 @@ func throughput(ctx context.Context, args []string) error {
 			for i, c := range contenders { // in turn, so that a drift of the machine meets all alike
 				profile := ""
 				if *profiles != "" {
-					profile = filepath.Join(*profiles, fmt.Sprintf("%dx%dx%d-%s-%d.pprof", w.nodes, w.gangs, w.size, strings.ReplaceAll(c.name, " ", "-"), run))
+					profile = filepath.Join(*profiles, fmt.Sprintf("%dx%dx%d-%s-%d", w.nodes, w.gangs, w.size, strings.ReplaceAll(c.name, " ", "-"), run))
 				}
 				r, err := once(ctx, w, c.scheduler, binary, profile)
 				if err != nil {
@@ -187,7 +189,14 @@ func once(ctx context.Context, w workload, o localcluster.SchedulerOptions, bina
 		return r, err
 	}
 	profiled := make(chan error, 1)
-	go func() { profiled <- writeProfile(s, profile) }()
+	go func() {
+		if profile == "" {
+			profiled <- nil
+			return
+		}
+		data, err := s.CPUProfile(5 * time.Second)
+		profiled <- errors.Join(err, os.WriteFile(profile+"-cpu.pprof", data, 0o644))
+	}()
 	for n := range w.pods() {
 		select {
 		case <-bound:
@@ -202,7 +211,11 @@ func once(ctx context.Context, w workload, o localcluster.SchedulerOptions, bina
 		return r, err
 	}
 	r.cpu -= before
-	return r, <-profiled
+	if err := <-profiled; err != nil || profile == "" {
+		return r, err
+	}
+	data, err := s.HeapProfile()
+	return r, errors.Join(err, os.WriteFile(profile+"-heap.pprof", data, 0o644))
 }
 
 // gotNode tells whether the pod's change is that it got a node.
@@ -233,18 +246,6 @@ func follow(ctx context.Context, client kubernetes.Interface, interest func(befo
 		return nil, context.Cause(ctx)
 	}
 	return changed, nil
-}
-
-// writeProfile writes a CPU profile of the first seconds, unless the file is "".
-func writeProfile(s *localcluster.Scheduler, file string) error {
-	if file == "" {
-		return nil
-	}
-	data, err := s.Profile(5 * time.Second)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(file, data, 0o644)
 }
 
 var podGroups = schema.GroupVersionResource{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Resource: "podgroups"}
