@@ -3,6 +3,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 use syn::parse::{Parse, ParseStream, Parser};
 use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
 use syn::{Error, Token, Type};
 
 /// An extension point: the trait, and the exports it stands for. A trait is exported whole, so half a pair can't be.
@@ -163,7 +164,9 @@ fn function(export: Export, input: &Input) -> TokenStream {
             } else {
                 skip
             };
-            quote! { PLUGIN.with(|plugin| sdk::prefilter_default(plugin, #otherwise)) }
+            // A type that is no plugin is told at its name.
+            let span = Span::call_site().located_at(input.plugin.span());
+            quote_spanned! {span=> PLUGIN.with(|plugin| sdk::prefilter_default(plugin, #otherwise)) }
         }
         (None, Export::PostFilter) => quote! { sdk::postfilter_default() },
         (None, Export::PreScore | Export::Bind) => quote! { #skip as i32 },

@@ -13,6 +13,10 @@ use crate::{Config, Status};
 /// The scheduler runs several instances of a guest: one for the pod in its scheduling cycle, and one for each pod that
 /// waits at Permit or is being bound. What an instance remembers is therefore no truth about the cluster; keep
 /// configuration in `self`, and caches that may be wrong.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no plugin: it doesn't implement `Plugin`",
+    label = "implement `Plugin` for it, whose `new` makes it from the configuration"
+)]
 pub trait Plugin: Sized + 'static {
     /// Makes the plugin, at the first call of each instance.
     ///
@@ -25,6 +29,10 @@ pub trait Plugin: Sized + 'static {
 /// Which cluster events may make a pod schedulable that this plugin refused.
 ///
 /// Called once, when the scheduler starts, about no pod: there is a configuration to read and nothing else.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` doesn't implement `EnqueueExtensions`",
+    label = "implement `EnqueueExtensions`, or leave the point Enqueue out of plugin!"
+)]
 pub trait EnqueueExtensions: Plugin {
     /// The events; none stands for the host's default, any event of pods, nodes, claims, volumes and storage classes.
     fn events_to_register(&self) -> Vec<ClusterEvent>;
@@ -52,6 +60,10 @@ pub enum PreFilterResult {
 /// | Unschedulable | the pod waits for an event; preemption is tried |
 /// | `UnschedulableAndUnresolvable` | the pod waits for an event; preemption is not tried |
 /// | Error, Pending | the cycle ends with an error; the pod is retried with backoff |
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` doesn't implement `PreFilterPlugin`",
+    label = "implement `PreFilterPlugin`, or leave the point PreFilter out of plugin!"
+)]
 pub trait PreFilterPlugin: Plugin {
     /// Looks at the pod.
     ///
@@ -66,6 +78,10 @@ pub trait PreFilterPlugin: Plugin {
 /// does not show there. **Instance:** the one of the cycle; calls of several nodes interleave on it, so whatever is kept
 /// is kept by [node name](NodeContext::node_name). Any refusal is an error of the pod's cycle, or takes the node out of
 /// the dry run.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` doesn't implement `PreFilterExtensions`",
+    label = "implement `PreFilterExtensions`, or leave the point PreFilterExtensions out of plugin!"
+)]
 pub trait PreFilterExtensions: Plugin {
     /// A pod joins the node.
     ///
@@ -93,6 +109,10 @@ pub trait PreFilterExtensions: Plugin {
 /// | `UnschedulableAndUnresolvable` | not this node, and preemption passes over it |
 /// | Pending | not this node; if no node is left, the plugin's event retries the pod without backoff |
 /// | Error | the cycle ends with an error; the pod is retried with backoff |
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` doesn't implement `FilterPlugin`",
+    label = "implement `FilterPlugin`, or leave the point Filter out of plugin!"
+)]
 pub trait FilterPlugin: Plugin {
     /// Looks at the pod on the node.
     ///
@@ -124,6 +144,10 @@ pub enum PostFilterResult {
 /// | Unschedulable | the next PostFilter plugin is called, so preemption goes on |
 /// | `UnschedulableAndUnresolvable` | no further PostFilter plugin is called |
 /// | Error, Pending | the cycle ends with an error |
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` doesn't implement `PostFilterPlugin`",
+    label = "implement `PostFilterPlugin`, or leave the point PostFilter out of plugin!"
+)]
 pub trait PostFilterPlugin: Plugin {
     /// Tries to make room.
     ///
@@ -146,6 +170,10 @@ pub enum PreScoreResult {
 /// **To read:** the pod, every node, and the [names](PreScoreContext::filtered_nodes) of those that passed. **Instance:**
 /// the one of the cycle. [`PreScoreResult::Skip`] spares the calls per node; any other code than Success is an error of
 /// the pod's cycle.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` doesn't implement `PreScorePlugin`",
+    label = "implement `PreScorePlugin`, or leave the point PreScore out of plugin!"
+)]
 pub trait PreScorePlugin: Plugin {
     /// Looks at the pod and the nodes that passed.
     ///
@@ -165,6 +193,10 @@ pub const MAX_NODE_SCORE: i64 = 100;
 /// profile and added to the other plugins'. There is no [NormalizeScore](crate#concepts).
 ///
 /// **To read:** the pod and every node. **Instance:** the one of the cycle.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` doesn't implement `ScorePlugin`",
+    label = "implement `ScorePlugin`, or leave the point Score out of plugin!"
+)]
 pub trait ScorePlugin: Plugin {
     /// Rates the pod on the node from [`MIN_NODE_SCORE`] to [`MAX_NODE_SCORE`], on its own: there is no normalising
     /// afterwards.
@@ -182,6 +214,10 @@ pub trait ScorePlugin: Plugin {
 /// | Unschedulable, `UnschedulableAndUnresolvable` | Unreserve of every plugin; the pod waits for an event |
 /// | Pending | the same, and the plugin's event retries the pod without backoff |
 /// | Error | Unreserve of every plugin; the pod is retried with backoff |
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` doesn't implement `ReservePlugin`",
+    label = "implement `ReservePlugin`, or leave the point Reserve out of plugin!"
+)]
 pub trait ReservePlugin: Plugin {
     /// The pod is assumed on the node. The pod and every node can be read; it runs on the instance of the cycle.
     ///
@@ -218,6 +254,10 @@ pub enum PermitResult {
 /// | Unschedulable, `UnschedulableAndUnresolvable` | Unreserve of every plugin; the pod waits for an event |
 /// | Pending | the same, and the plugin's event retries the pod without backoff |
 /// | Error | Unreserve of every plugin; the pod is retried with backoff |
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` doesn't implement `PermitPlugin`",
+    label = "implement `PermitPlugin`, or leave the point Permit out of plugin!"
+)]
 pub trait PermitPlugin: Plugin {
     /// Lets the pod pass, holds it or refuses it.
     ///
@@ -230,6 +270,10 @@ pub trait PermitPlugin: Plugin {
 ///
 /// **To read:** the pod, with its node in `spec.nodeName`; it runs beside other pods' cycles. **Instance:** the pod's own.
 /// Unschedulable and Error both undo the reservation; after Error the pod is retried with backoff.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` doesn't implement `PreBindPlugin`",
+    label = "implement `PreBindPlugin`, or leave the point PreBind out of plugin!"
+)]
 pub trait PreBindPlugin: Plugin {
     /// Prepares the binding.
     ///
@@ -252,6 +296,10 @@ pub enum BindResult {
 /// by default.
 ///
 /// **To read:** as in PreBind. **Instance:** the pod's own. Unschedulable and Error undo the reservation.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` doesn't implement `BindPlugin`",
+    label = "implement `BindPlugin`, or leave the point Bind out of plugin!"
+)]
 pub trait BindPlugin: Plugin {
     /// Binds the pod to the node.
     ///
@@ -263,6 +311,10 @@ pub trait BindPlugin: Plugin {
 /// After the binding ([PostBind](https://kubernetes.io/docs/concepts/scheduling-eviction/scheduling-framework/#post-bind)).
 ///
 /// **To read:** as in PreBind. **Instance:** the pod's own, which is free for other pods afterwards.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` doesn't implement `PostBindPlugin`",
+    label = "implement `PostBindPlugin`, or leave the point PostBind out of plugin!"
+)]
 pub trait PostBindPlugin: Plugin {
     /// The pod is bound.
     ///
