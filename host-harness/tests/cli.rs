@@ -246,9 +246,9 @@ fn what_is_not_simulated_is_told() {
         "note: 1 DaemonSet: not simulated: its controller; give its pods",
         "note: 1 CSINode: not simulated: limits of volumes per node",
         "note: pluginConfig of InterPodAffinity: not simulated, its defaults hold",
-        "note: 2 pods, default/claims-1 first, use resourceClaims, and dynamic resource allocation is not simulated",
-        "note: 1 pods, default/volume first, use a PersistentVolumeClaim that is not in the input",
-        "note: 1 pods, default/other first, have schedulerName other, which no profile of the configuration has: left alone",
+        "note: not simulated: dynamic resource allocation (resourceClaims) of 2 pods, default/claims-1 first",
+        "which keeps waiting pod default/volume",
+        "note: no profile of the configuration has the schedulerName other, which leaves alone pod default/other",
     ] {
         assert!(notes.contains(note), "{notes}\nwanted {note}");
     }

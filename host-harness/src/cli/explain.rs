@@ -19,7 +19,7 @@ pub(super) struct Args {
     #[command(flatten)]
     plugin: PluginArgs,
 
-    /// Stop at this virtual time
+    /// Stop at this virtual time, as 90s or 1h30m
     #[arg(long, value_name = "TIME", default_value = "1m", allow_hyphen_values = true)]
     until: Millis,
 }

@@ -31,19 +31,19 @@ pub(super) struct Args {
     arrival: Arrival,
 
     /// Over how long jobs arrive, for `--arrival spread`
-    #[arg(long, default_value = "30m")]
+    #[arg(long, value_name = "TIME", default_value = "30m")]
     over: Millis,
 
     /// Shortest work of a job; each draws its own
-    #[arg(long, default_value = "20m")]
+    #[arg(long, value_name = "TIME", default_value = "20m")]
     min_work: Millis,
 
     /// Longest work of a job
-    #[arg(long, default_value = "40m")]
+    #[arg(long, value_name = "TIME", default_value = "40m")]
     max_work: Millis,
 
     /// A job whose pods don't all run so long after the first did is ended and made again [default: never]
-    #[arg(long)]
+    #[arg(long, value_name = "TIME")]
     start_timeout: Option<Millis>,
 
     /// Draws the jobs' work and arrival; `tutti replay --seed` draws the order of mixed pods

@@ -16,7 +16,12 @@ use clap::{Parser, Subcommand};
 
 use crate::input::{self, Configuration, Loaded, Problem};
 
-const EXIT_CODES: &str = "\
+const AFTER_HELP: &str = "\
+Examples:
+  kubectl get nodes,pods,podgroups -A -o yaml | tutti replay -     what becomes of each gang
+  tutti replay --compare --svg out.svg manifests/                  beside the plain scheduler
+  tutti explain training manifests/                                why one gang is not running
+
 Exit codes:
   0  done, and all expectations held
   1  an expectation of a scenario did not hold
@@ -26,7 +31,7 @@ Files are written whole or not at all.";
 
 /// Gang scheduling, offline: replays manifests through the scheduler plugin that the real kube-scheduler loads.
 #[derive(Debug, Parser)]
-#[command(name = "tutti", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "tutti", version, after_help = AFTER_HELP, max_term_width = 100)]
 struct Args {
     #[command(subcommand)]
     command: Command,

@@ -10,9 +10,9 @@ use crate::run::{self, Outcome, Setup, Watch};
 
 /// Replay manifests or a scenario under a virtual clock and show what becomes of each gang
 ///
-/// Takes what `kubectl get -o yaml` prints: nodes, pods, PodGroups, queues, workloads (their pods are made), a
-/// KubeSchedulerConfiguration. When a pod comes and how long it runs say its annotations tutti.dev/arrive and
-/// tutti.dev/duration, or a scenario.
+/// Takes what `kubectl get -o yaml` prints: nodes, pods, PodGroups, queues, claims and volumes, workloads (their pods are
+/// made), a KubeSchedulerConfiguration. When a pod comes and how long it runs say its annotations tutti.dev/arrive and
+/// tutti.dev/duration, or a scenario. What isn't simulated is told on standard error.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Files, directories, or - for the standard input; YAML or JSON
@@ -38,7 +38,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 
-    /// Stop at this virtual time [default: that of the scenario, else when nothing more happens]
+    /// Stop at this virtual time, as 90s or 1h30m [default: that of the scenario, else when nothing more happens]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     until: Option<Millis>,
 

@@ -18,9 +18,9 @@ pub(super) struct Args {
     #[command(flatten)]
     plugin: PluginArgs,
 
-    /// Print the trace of each run
+    /// Print what happens in each scenario, a line each
     #[arg(long)]
-    trace: bool,
+    verbose: bool,
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Verdict, Fault> {
@@ -55,7 +55,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Verdict, Fault> {
                 continue;
             }
         };
-        if args.trace {
+        if args.verbose {
             write!(out, "{}", tested.trace)?;
         }
         if tested.failures.is_empty() {

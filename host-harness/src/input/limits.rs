@@ -18,7 +18,7 @@ pub(super) fn of(loaded: &Loaded) -> Vec<String> {
         };
         let spec = &pod["spec"];
         if spec["resourceClaims"].as_array().is_some_and(|claims| !claims.is_empty()) {
-            find("use resourceClaims, and dynamic resource allocation is not simulated".to_owned());
+            find("not simulated: dynamic resource allocation (resourceClaims) of".to_owned());
         }
         let ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
         if ended || spec["nodeName"].as_str().is_some_and(|node| !node.is_empty()) {
@@ -30,8 +30,7 @@ pub(super) fn of(loaded: &Loaded) -> Vec<String> {
         };
         if spec["volumes"].as_array().into_iter().flatten().any(absent) {
             find(
-                "use a PersistentVolumeClaim that is not in the input, which keeps a pod from being scheduled; \
-                 `kubectl get pvc,pv,storageclasses -A -o yaml` prints them"
+                "the input lacks a PersistentVolumeClaim (`kubectl get pvc,pv,storageclasses -A -o yaml`), which keeps waiting"
                     .to_owned(),
             );
         }
@@ -39,10 +38,13 @@ pub(super) fn of(loaded: &Loaded) -> Vec<String> {
         if let Some(configuration) = &loaded.configuration
             && !configuration.profiles.contains_key(scheduler)
         {
-            find(format!("have schedulerName {scheduler}, which no profile of the configuration has: left alone"));
+            find(format!("no profile of the configuration has the schedulerName {scheduler}, which leaves alone"));
         }
     }
-    notes.extend(found.into_iter().map(|(what, (count, first))| format!("{count} pods, {first} first, {what}")));
+    notes.extend(found.into_iter().map(|(what, (count, first))| match count {
+        1 => format!("{what} pod {first}"),
+        _ => format!("{what} {count} pods, {first} first"),
+    }));
     notes
 }
 

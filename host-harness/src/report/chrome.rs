@@ -44,32 +44,19 @@ fn name(what: &str, pid: usize, tid: i64, name: &str) -> Json {
 
 #[cfg(test)]
 mod tests {
-    use super::super::timeline::{Bar, Lane, State};
+    use super::super::timeline::{State, one_pod};
     use super::*;
 
     #[test]
     fn is_json_with_complete_events() {
-        let run = Timeline {
-            title: "t".into(),
-            resource: "cpu".into(),
-            end: 10,
-            lanes: vec![Lane { name: "n1".into(), capacity: 4 }],
-            gangs: vec!["ga".into()],
-            bars: vec![Bar {
-                lane: 0,
-                gang: Some(0),
-                pod: "ga-0".into(),
-                start: 1,
-                end: 3,
-                amount: 2,
-                state: State::Running,
-            }],
-            ..Timeline::default()
-        };
+        let run = one_pod(State::Running);
         let trace: Json = serde_json::from_str(&chrome_trace(&[run])).unwrap();
         let events = trace["traceEvents"].as_array().unwrap();
         let bar = events.iter().find(|e| e["ph"] == "X").unwrap();
-        assert_eq!((bar["ts"].as_i64(), bar["dur"].as_i64(), bar["pid"].as_i64()), (Some(1000), Some(2000), Some(1)));
-        assert_eq!(events.iter().filter(|e| e["ph"] == "C").count(), 3);
+        assert_eq!(
+            (bar["ts"].as_i64(), bar["dur"].as_i64(), bar["pid"].as_i64()),
+            (Some(0), Some(30_000_000), Some(1))
+        );
+        assert_eq!(events.iter().filter(|e| e["ph"] == "C").count(), 2);
     }
 }

@@ -250,29 +250,12 @@ fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::timeline::{Bar, Lane};
+    use super::super::timeline::one_pod;
     use super::*;
 
     #[test]
     fn draws_what_there_is() {
-        let run = Timeline {
-            title: "a < b".into(),
-            subtitle: "x".into(),
-            resource: "cpu".into(),
-            end: 60_000,
-            lanes: vec![Lane { name: "n1".into(), capacity: 4 }],
-            gangs: vec!["ga".into()],
-            bars: vec![Bar {
-                lane: 0,
-                gang: Some(0),
-                pod: "ga-0".into(),
-                start: 0,
-                end: 30_000,
-                amount: 2,
-                state: State::Held,
-            }],
-        };
-        let text = svg(&[run]);
+        let text = svg(&[one_pod(State::Held)]);
         assert!(text.contains("a &lt; b") && text.contains("ga-0 (ga) on n1: held at Permit from 0s to 30s"));
         assert_eq!(text.matches("class=\"faint\"").count(), 2, "the bar and the legend");
         assert_eq!(text.matches("class=\"hatched\"").count(), 0);

@@ -120,6 +120,21 @@ pub(super) fn offsets(timeline: &Timeline) -> Vec<i64> {
     offsets
 }
 
+/// A run of one pod on one node, for tests of drawings: half of its four cores, from 0 to 30 s of 60.
+#[cfg(test)]
+pub(super) fn one_pod(state: State) -> Timeline {
+    let bar = Bar { lane: 0, gang: Some(0), pod: "ga-0".into(), start: 0, end: 30_000, amount: 2, state };
+    Timeline {
+        title: "a < b".into(),
+        subtitle: String::new(),
+        resource: "cpu".into(),
+        end: 60_000,
+        lanes: vec![Lane { name: "n1".into(), capacity: 4 }],
+        gangs: vec!["ga".into()],
+        bars: vec![bar],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -516,7 +516,7 @@ impl Simulator {
         if !nominated.is_empty() {
             let (mut copy, mut with) = (on.clone(), state.clone());
             for (other, pod) in &nominated {
-                self.join(id, info, &mut copy, &mut with, skip_guest, *other, pod);
+                self.shift(id, info, &mut copy, &mut with, skip_guest, (*other, pod), true);
             }
             filter::check(info, &copy, &with)?;
             self.guest_filter(id, info, node, skip_guest)?;
@@ -541,45 +541,29 @@ impl Simulator {
         Err(Failure { plugin: plugin::GUEST, code, reason: Reason::Text(status.reason.into()) })
     }
 
-    /// A pod joins a node in a dry run.
+    /// A pod joins a node in a dry run, or leaves it.
     #[expect(clippy::too_many_arguments, reason = "the parts of a cycle")]
-    pub(super) fn join(
+    pub(super) fn shift(
         &mut self,
         id: PodId,
         info: &Rc<PodInfo>,
         on: &mut NodeInfo,
         state: &mut CycleState,
         skip_guest: bool,
-        other: PodId,
-        pod: &Rc<PodInfo>,
+        (other, pod): (PodId, &Rc<PodInfo>),
+        joins: bool,
     ) {
-        on.add(other, pod);
+        if joins {
+            on.add(other, pod);
+        } else {
+            on.remove(other);
+        }
         if let Some(node) = on.node.clone() {
-            state.update(info, pod, &node, 1);
+            state.update(info, pod, &node, if joins { 1 } else { -1 });
         }
-        if !skip_guest && self.implements(id, Export::AddPod) {
-            self.extension(id, info, other, pod, &on.name, true);
-        }
-    }
-
-    /// A pod leaves a node in a dry run.
-    #[expect(clippy::too_many_arguments, reason = "the parts of a cycle")]
-    pub(super) fn leave(
-        &mut self,
-        id: PodId,
-        info: &Rc<PodInfo>,
-        on: &mut NodeInfo,
-        state: &mut CycleState,
-        skip_guest: bool,
-        other: PodId,
-        pod: &Rc<PodInfo>,
-    ) {
-        on.remove(other);
-        if let Some(node) = on.node.clone() {
-            state.update(info, pod, &node, -1);
-        }
-        if !skip_guest && self.implements(id, Export::RemovePod) {
-            self.extension(id, info, other, pod, &on.name, false);
+        let point = if joins { Export::AddPod } else { Export::RemovePod };
+        if !skip_guest && self.implements(id, point) {
+            self.extension(id, info, other, pod, &on.name, joins);
         }
     }
 

@@ -205,7 +205,7 @@ impl Simulator {
         let mut copy: NodeInfo = live.clone();
         let mut state = state.clone();
         for (other, pod) in &potential {
-            self.leave(id, info, &mut copy, &mut state, skip_guest, *other, pod);
+            self.shift(id, info, &mut copy, &mut state, skip_guest, (*other, pod), false);
         }
         self.check_with_nominated(id, info, &copy, &state, node, skip_guest)?;
         let core = &self.world.core;
@@ -216,9 +216,9 @@ impl Simulator {
         let mut victims = Vec::new();
         let mut violations = 0;
         for (other, pod) in potential {
-            self.join(id, info, &mut copy, &mut state, skip_guest, other, &pod);
+            self.shift(id, info, &mut copy, &mut state, skip_guest, (other, &pod), true);
             if self.check_with_nominated(id, info, &copy, &state, node, skip_guest).is_err() {
-                self.leave(id, info, &mut copy, &mut state, skip_guest, other, &pod);
+                self.shift(id, info, &mut copy, &mut state, skip_guest, (other, &pod), false);
                 victims.push(other);
                 violations += usize::from(protected.contains(&other));
             }
