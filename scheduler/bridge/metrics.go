@@ -21,6 +21,10 @@ var (
 		Name: "tutti_bridge_guest_instances_total", StabilityLevel: metrics.ALPHA,
 		Help: "Guest instances made so far. The extension makes one for each pod that waits or binds at the same time, and reuses them; a figure that keeps growing with bound pods is a leak.",
 	})
+	guestTraps = metrics.NewCounterVec(&metrics.CounterOpts{
+		Name: "tutti_bridge_guest_traps_total", StabilityLevel: metrics.ALPHA,
+		Help: "Calls of a guest that ended in a trap, by export. Each failed one attempt of one pod.",
+	}, []string{"export"})
 	callSeconds = metrics.NewHistogramVec(&metrics.HistogramOpts{
 		Name: "tutti_bridge_call_seconds", StabilityLevel: metrics.ALPHA,
 		Help:    "Time of one request of a guest, by call and whether it was answered with an error.",
@@ -29,7 +33,7 @@ var (
 )
 
 func init() {
-	legacyregistry.MustRegister(guestInstances, callSeconds)
+	legacyregistry.MustRegister(guestInstances, guestTraps, callSeconds)
 }
 
 func observeCall(call string, response *pb.Response, took time.Duration) {

@@ -2,7 +2,9 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
+	"github.com/tetratelabs/wazero/sys"
 	"k8s.io/klog/v2"
 )
 
@@ -25,8 +28,8 @@ const (
 // the call runs under the extension's lock, so nothing is scheduled any more; but leader election goes on, so no standby
 // takes over either. An exit is safe: a scheduler that restarts has lost nothing but time.
 //
-// The collector's first stop of the world freezes such a process as a whole, this watch included. /healthz doesn't answer
-// then, and the lease runs out: the liveness probe is the other half of this watch.
+// The garbage collector waits for every goroutine, so its next run freezes such a process as a whole, this watch included.
+// Therefore the watch also keeps putting off a timer of the kernel's, which ends the process when it no longer does.
 type watch struct {
 	plugin string
 	limit  time.Duration
@@ -39,11 +42,17 @@ type watch struct {
 type call struct {
 	exports []string // names of the function that was called
 	since   time.Time
+	alone   bool          // it runs under the lock of the extension's pool
 	cpu     time.Duration // the process', at the first look; see overdue
 }
 
 func newWatch(plugin string, limit time.Duration, fail func(string)) *watch {
 	return &watch{plugin: plugin, limit: limit, fail: fail, calls: map[api.Module]call{}}
+}
+
+// besideOthers tells whether the extension calls the export without a lock.
+func besideOthers(export string) bool {
+	return export == "prebind" || export == "bind" || export == "postbind"
 }
 
 // exitOn ends the process with the message.
@@ -68,7 +77,11 @@ func (w *watch) during(ctx context.Context) context.Context {
 func (w *watch) Before(_ context.Context, m api.Module, f api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.calls[m] = call{exports: f.ExportNames(), since: time.Now()}
+	c := call{exports: f.ExportNames(), since: time.Now(), alone: !slices.ContainsFunc(f.ExportNames(), besideOthers)}
+	if c.alone { // so the ones before it have ended, whether the runtime said so or not
+		maps.DeleteFunc(w.calls, func(_ api.Module, before call) bool { return before.alone })
+	}
+	w.calls[m] = c
 }
 
 // After is called as it returns.
@@ -76,8 +89,15 @@ func (w *watch) After(_ context.Context, m api.Module, _ api.FunctionDefinition,
 	w.end(m)
 }
 
-// Abort is called as it traps.
-func (w *watch) Abort(_ context.Context, m api.Module, _ api.FunctionDefinition, _ error) { w.end(m) }
+// Abort is called as it traps. The extension turns that into an error of the pod's attempt and goes on with the instance.
+func (w *watch) Abort(_ context.Context, m api.Module, f api.FunctionDefinition, err error) {
+	w.end(m)
+	export := strings.Join(f.ExportNames(), "/")
+	guestTraps.WithLabelValues(export).Inc()
+	if exit := (*sys.ExitError)(nil); errors.As(err, &exit) {
+		klog.ErrorS(err, "bridge: the guest ended itself; calls of this instance fail until the scheduler is restarted", "plugin", w.plugin, "export", export)
+	}
+}
 
 func (w *watch) end(m api.Module) {
 	w.mu.Lock()
@@ -88,7 +108,20 @@ func (w *watch) end(m api.Module) {
 func (w *watch) run(done <-chan struct{}) {
 	tick := time.NewTicker(min(watchTick, w.limit/4))
 	defer tick.Stop()
+	dead, err := newDeadman()
+	if err != nil {
+		klog.InfoS("bridge: a process that a guest call froze isn't ended; let a liveness probe do it", "plugin", w.plugin, "err", err)
+	} else {
+		defer dead.close()
+	}
 	for {
+		if dead != nil {
+			if err := dead.putOff(w.limit); err != nil {
+				klog.ErrorS(err, "bridge: the watch over guest calls lost its timer", "plugin", w.plugin)
+				dead.close()
+				dead = nil
+			}
+		}
 		select {
 		case <-done:
 			return
@@ -101,9 +134,9 @@ func (w *watch) run(done <-chan struct{}) {
 	}
 }
 
-// overdue names a call that computes for longer than the limit. That it computes is seen by the process' processor time,
-// taken when the call is first met: a call that waits for the API server uses none, nor does one whose end was missed (the
-// runtime reports no end after a stack overflow; the instance's next call does).
+// overdue names a call that computes for longer than the limit. That it computes is seen by the process' processor time, from
+// when the call is first met: a call that waits for the API server uses little, nor does a process whose last call ended
+// without a word (the runtime reports no end after a stack overflow). Not much is asked for, since the machine may be busy.
 func (w *watch) overdue(now time.Time, cpu time.Duration) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,7 +147,7 @@ func (w *watch) overdue(now time.Time, cpu time.Duration) string {
 			continue
 		}
 		took := now.Sub(c.since)
-		if took > w.limit && (cpu-c.cpu) > took/2 {
+		if took > w.limit && cpu-c.cpu > took/5 {
 			return fmt.Sprintf("plugin %s: the guest's %s has not returned for %v. It can't be interrupted, so the scheduler ends; "+
 				"replay the pod with tutti to find out why", w.plugin, strings.Join(c.exports, "/"), took.Round(time.Second))
 		}
