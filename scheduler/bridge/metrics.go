@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strings"
@@ -45,7 +46,7 @@ func observeCall(call string, response *pb.Response, took time.Duration) {
 }
 
 // sharedMetrics are one set for the process, as the registry is.
-var sharedMetrics = &guestMetrics{counters: map[string]*family[*metrics.CounterVec]{}, histograms: map[string]*family[*metrics.HistogramVec]{}, dropped: map[string]bool{}}
+var sharedMetrics = newGuestMetrics()
 
 // guestMetrics are the guests' own. Names and labels are the guest's to choose, the labels of a name once for all.
 type guestMetrics struct {
@@ -55,13 +56,23 @@ type guestMetrics struct {
 	dropped    map[string]bool
 }
 
+func newGuestMetrics() *guestMetrics {
+	return &guestMetrics{
+		counters: map[string]*family[*metrics.CounterVec]{}, histograms: map[string]*family[*metrics.HistogramVec]{}, dropped: map[string]bool{},
+	}
+}
+
 type family[V any] struct {
 	labels []string
+	series map[string]bool // values of the labels so far
 	vec    V
 }
 
-// maxFamilies bounds what guests can register.
-const maxFamilies = 200
+// What guests can make the scheduler keep: metrics, and combinations of label values of each.
+const (
+	maxFamilies = 200
+	maxSeries   = 1000
+)
 
 var (
 	metricName = regexp.MustCompile(`^[a-zA-Z_:][a-zA-Z0-9_:]*$`)
@@ -71,8 +82,8 @@ var (
 func (g *guestMetrics) add(name, help string, labels map[string]string, value float64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !(value >= 0) || !strings.HasSuffix(name, "_total") {
-		g.drop(name, "a counter's name ends in _total and its value is not negative")
+	if !(value >= 0 && value <= math.MaxFloat64) || !strings.HasSuffix(name, "_total") {
+		g.drop(name, "a counter's name ends in _total and its value is a finite number, not negative")
 		return
 	}
 	f := lookup(g, g.counters, name, labels, func(names []string) (*metrics.CounterVec, metrics.Registerable) {
@@ -87,8 +98,8 @@ func (g *guestMetrics) add(name, help string, labels map[string]string, value fl
 func (g *guestMetrics) observe(name, help string, labels map[string]string, value float64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !strings.HasSuffix(name, "_seconds") {
-		g.drop(name, "a histogram's name ends in _seconds")
+	if !strings.HasSuffix(name, "_seconds") || math.IsNaN(value) || math.IsInf(value, 0) {
+		g.drop(name, "a histogram's name ends in _seconds and its value is a finite number")
 		return
 	}
 	f := lookup(g, g.histograms, name, labels, func(names []string) (*metrics.HistogramVec, metrics.Registerable) {
@@ -120,12 +131,24 @@ func lookup[V any](g *guestMetrics, families map[string]*family[V], name string,
 			g.drop(name, err.Error())
 			return nil
 		}
-		f = &family[V]{names, vec}
+		f = &family[V]{names, map[string]bool{}, vec}
 		families[name] = f
 	}
 	if !slices.Equal(f.labels, names) {
 		g.drop(name, "its labels differ from those it was first used with")
 		return nil
+	}
+	var values strings.Builder
+	for _, label := range names {
+		values.WriteString(labels[label])
+		values.WriteByte(0)
+	}
+	if !f.series[values.String()] {
+		if len(f.series) >= maxSeries {
+			g.drop(name, "it has too many combinations of label values; the new ones are dropped")
+			return nil
+		}
+		f.series[values.String()] = true
 	}
 	return f
 }

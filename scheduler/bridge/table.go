@@ -175,6 +175,11 @@ func (t *Table) upsert(pod *v1.Pod) {
 		m = nil
 	}
 	if key == "" {
+		if h := t.holds[pod.UID]; h != nil && h.GroupLeaveReply_Was == pb.GroupLeaveReply_WAITING {
+			// No group's deadline would ever end its wait. It is tried again as the pod that it is now.
+			h.via.reject(pod.UID, "the pod left its group while it was held")
+			t.setHold(pod.UID, &hold{GroupLeaveReply_Was: pb.GroupLeaveReply_REJECTED, via: h.via})
+		}
 		return
 	}
 	if m == nil {

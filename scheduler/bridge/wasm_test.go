@@ -196,15 +196,22 @@ func TestOverdue(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct {
 		name     string
+		beside   bool
 		age, cpu time.Duration // at the second look
 		want     bool
 	}{
-		{"young", time.Second, time.Second, false},
-		{"computes for long", 11 * time.Second, 10 * time.Second, true},
-		{"waits for the API server", time.Minute, time.Second, false},
+		{"young", false, time.Second, time.Second, false},
+		{"computes for long", false, 11 * time.Second, 10 * time.Second, true},
+		{"computes for long, beside others", true, 11 * time.Second, 10 * time.Second, true},
+		{"on a busy machine", false, 11 * time.Second, 3 * time.Second, true},
+		{"waits for the API server", false, time.Minute, time.Second, false},
 	} {
 		w := newWatch("Guest", 10*time.Second, nil)
-		w.calls[nil] = call{exports: []string{"filter"}, since: now}
+		if c.beside {
+			w.beside[nil] = &look{export: "filter"}
+		} else {
+			(&listener{watch: w, export: "filter"}).Before(t.Context(), nil, nil, nil, nil)
+		}
 		if message := w.overdue(now, time.Hour); message != "" {
 			t.Errorf("%s: at the first look: %s", c.name, message)
 		}

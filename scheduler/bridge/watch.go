@@ -4,11 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -35,19 +34,27 @@ type watch struct {
 	limit  time.Duration
 	fail   func(string)
 
-	mu    sync.Mutex
-	calls map[api.Module]call // by instance: one call at a time
+	// Of the calls under the extension's lock, of which there is one at a time: how many there were, and the one that runs.
+	// A call whose end the runtime doesn't tell (after a stack overflow) is forgotten with the next one's start.
+	count   atomic.Uint64
+	current atomic.Pointer[listener]
+
+	mu     sync.Mutex
+	beside map[api.Module]*look // the others, by instance
+
+	last look   // at current
+	seen uint64 // count at that look
 }
 
-type call struct {
-	exports []string // names of the function that was called
-	since   time.Time
-	alone   bool          // it runs under the lock of the extension's pool
-	cpu     time.Duration // the process', at the first look; see overdue
+// look is what the watch knows of a call.
+type look struct {
+	export string
+	since  time.Time // zero: not looked at yet
+	cpu    time.Duration
 }
 
 func newWatch(plugin string, limit time.Duration, fail func(string)) *watch {
-	return &watch{plugin: plugin, limit: limit, fail: fail, calls: map[api.Module]call{}}
+	return &watch{plugin: plugin, limit: limit, fail: fail, beside: map[api.Module]*look{}}
 }
 
 // besideOthers tells whether the extension calls the export without a lock.
@@ -66,43 +73,52 @@ func (w *watch) during(ctx context.Context) context.Context {
 	return experimental.WithFunctionListenerFactory(ctx, experimental.FunctionListenerFactoryFunc(
 		func(f api.FunctionDefinition) experimental.FunctionListener {
 			// Not a guest's helpers: TinyGo exports malloc, which a call calls.
-			if slices.ContainsFunc(f.ExportNames(), isEntry) {
-				return w
+			at := slices.IndexFunc(f.ExportNames(), isEntry)
+			if at < 0 {
+				return nil
 			}
-			return nil
+			export := f.ExportNames()[at]
+			return &listener{watch: w, export: export, beside: besideOthers(export)}
 		}))
 }
 
-// Before is called as the guest's export starts.
-func (w *watch) Before(_ context.Context, m api.Module, f api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	c := call{exports: f.ExportNames(), since: time.Now(), alone: !slices.ContainsFunc(f.ExportNames(), besideOthers)}
-	if c.alone { // so the ones before it have ended, whether the runtime said so or not
-		maps.DeleteFunc(w.calls, func(_ api.Module, before call) bool { return before.alone })
+// listener is told of the calls of one export. It is in the way of every call, so it does next to nothing.
+type listener struct {
+	*watch
+	export string
+	beside bool
+}
+
+// Before is called as the export starts.
+func (l *listener) Before(_ context.Context, m api.Module, _ api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
+	if l.beside {
+		l.mu.Lock()
+		l.watch.beside[m] = &look{export: l.export}
+		l.mu.Unlock()
+		return
 	}
-	w.calls[m] = c
+	l.count.Add(1)
+	l.current.Store(l)
 }
 
 // After is called as it returns.
-func (w *watch) After(_ context.Context, m api.Module, _ api.FunctionDefinition, _ []uint64) {
-	w.end(m)
+func (l *listener) After(_ context.Context, m api.Module, _ api.FunctionDefinition, _ []uint64) {
+	if l.beside {
+		l.mu.Lock()
+		delete(l.watch.beside, m)
+		l.mu.Unlock()
+		return
+	}
+	l.current.Store(nil)
 }
 
 // Abort is called as it traps. The extension turns that into an error of the pod's attempt and goes on with the instance.
-func (w *watch) Abort(_ context.Context, m api.Module, f api.FunctionDefinition, err error) {
-	w.end(m)
-	export := strings.Join(f.ExportNames(), "/")
-	guestTraps.WithLabelValues(export).Inc()
+func (l *listener) Abort(ctx context.Context, m api.Module, f api.FunctionDefinition, err error) {
+	l.After(ctx, m, f, nil)
+	guestTraps.WithLabelValues(l.export).Inc()
 	if exit := (*sys.ExitError)(nil); errors.As(err, &exit) {
-		klog.ErrorS(err, "bridge: the guest ended itself; calls of this instance fail until the scheduler is restarted", "plugin", w.plugin, "export", export)
+		klog.ErrorS(err, "bridge: the guest ended itself; calls of this instance fail until the scheduler is restarted", "plugin", l.plugin, "export", l.export)
 	}
-}
-
-func (w *watch) end(m api.Module) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.calls, m)
 }
 
 func (w *watch) run(done <-chan struct{}) {
@@ -138,21 +154,29 @@ func (w *watch) run(done <-chan struct{}) {
 // when the call is first met: a call that waits for the API server uses little, nor does a process whose last call ended
 // without a word (the runtime reports no end after a stack overflow). Not much is asked for, since the machine may be busy.
 func (w *watch) overdue(now time.Time, cpu time.Duration) string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for m, c := range w.calls {
-		if c.cpu == 0 {
-			c.cpu = cpu
-			w.calls[m] = c
-			continue
+	message := ""
+	judge := func(l *look) {
+		if l.since.IsZero() {
+			l.since, l.cpu = now, cpu
 		}
-		took := now.Sub(c.since)
-		if took > w.limit && cpu-c.cpu > took/5 {
-			return fmt.Sprintf("plugin %s: the guest's %s has not returned for %v. It can't be interrupted, so the scheduler ends; "+
-				"replay the pod with tutti to find out why", w.plugin, strings.Join(c.exports, "/"), took.Round(time.Second))
+		if took := now.Sub(l.since); took > w.limit && cpu-l.cpu > took/5 {
+			message = fmt.Sprintf("plugin %s: the guest's %s has not returned for %v. It can't be interrupted, so the scheduler ends; "+
+				"replay the pod with tutti to find out why", w.plugin, l.export, took.Round(time.Second))
 		}
 	}
-	return ""
+	if l, n := w.current.Load(), w.count.Load(); l == nil || n != w.seen {
+		w.last, w.seen = look{}, n
+	}
+	if l := w.current.Load(); l != nil {
+		w.last.export = l.export
+		judge(&w.last)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, l := range w.beside {
+		judge(l)
+	}
+	return message
 }
 
 // cpuTime is the processor time of the process so far.
