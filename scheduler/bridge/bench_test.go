@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tetratelabs/wazero"
 	"google.golang.org/protobuf/proto"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -273,7 +274,7 @@ func BenchmarkNodesFree5000(b *testing.B) {
 func BenchmarkInstance(b *testing.B) {
 	before := time.Now()
 	p, _ := newFakeHandle(nil).load(b, "plugin")
-	b.ReportMetric(float64(time.Since(before).Milliseconds()), "ms/load")
+	loaded := time.Since(before)
 	permit := p.(interface {
 		framework.ReservePlugin
 		framework.PermitPlugin
@@ -284,4 +285,7 @@ func BenchmarkInstance(b *testing.B) {
 		permit.Reserve(b.Context(), nil, pod, "node-0")
 		permit.Permit(b.Context(), nil, pod, "node-0")
 	}
+	b.ReportMetric(float64(loaded.Milliseconds()), "ms/load")
+	memory := p.(interface{ Guest() wazero.CompiledModule }).Guest().ExportedMemories()["memory"]
+	b.ReportMetric(float64(memory.Min()*64), "KiB/instance")
 }

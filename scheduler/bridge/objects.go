@@ -33,6 +33,7 @@ type objects struct {
 	changed func(r *pb.Resource, namespace, name string)
 	dynamic dynamic.Interface
 	disco   discovery.DiscoveryInterface
+	every   time.Duration // discoverEvery but in tests
 
 	mu    sync.Mutex
 	kinds map[schema.GroupVersionResource]*kind
@@ -53,7 +54,7 @@ type encoded struct {
 }
 
 func newObjects(ctx context.Context, config *rest.Config, changed func(*pb.Resource, string, string)) *objects {
-	o := &objects{ctx: ctx, changed: changed, kinds: map[schema.GroupVersionResource]*kind{}}
+	o := &objects{ctx: ctx, changed: changed, every: discoverEvery, kinds: map[schema.GroupVersionResource]*kind{}}
 	if config == nil {
 		return o
 	}
@@ -124,7 +125,7 @@ func (o *objects) run(k *kind, r *pb.Resource) {
 		}
 		tell()
 		select {
-		case <-time.After(discoverEvery):
+		case <-time.After(o.every):
 		case <-o.ctx.Done():
 			return
 		}
