@@ -3,6 +3,7 @@ package bridge
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -247,4 +248,36 @@ func (w *world) check() error {
 		}
 	}
 	return nil
+}
+
+// A pod that leaves its group around Permit isn't held without an end.
+func TestHeldPodLeavesItsGroup(t *testing.T) {
+	for _, when := range []string{"before Permit", "while held"} {
+		t.Run(when, func(t *testing.T) {
+			w := newWorld(t, nil)
+			p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", Labels: map[string]string{"gang": "a"}}}
+			w.put(p, "")
+			leave := func() {
+				alone := p.DeepCopy()
+				alone.Labels = nil
+				w.put(alone, "")
+			}
+			if when == "before Permit" {
+				leave()
+			}
+			w.ask(&pb.Request{Call: &pb.Request_GroupAllow{GroupAllow: &pb.GroupAllow{
+				Uid: "u", Quorums: []*pb.Quorum{{Key: "x/ns/a", AtLeast: 2}}, JoinUntilMs: w.clock.now.Add(time.Minute).UnixMilli(),
+			}}})
+			w.effects = nil
+			if when == "while held" {
+				leave()
+			} else {
+				w.clock.now = w.clock.now.Add(time.Minute)
+				w.clock.fire()
+			}
+			if len(w.effects) != 1 || !strings.HasPrefix(w.effects[0], "reject u: ") || w.table.was("u") != pb.GroupLeaveReply_REJECTED {
+				t.Errorf("effects %q, was %v", w.effects, w.table.was("u"))
+			}
+		})
+	}
 }

@@ -459,14 +459,28 @@ func (t *Table) allow(req *pb.GroupAllow, asked []byte, via host) (*pb.GroupAllo
 		return reply, nil
 	}
 	if req.JoinUntilMs > 0 {
-		t.setHold(uid, &hold{GroupLeaveReply_Was: pb.GroupLeaveReply_WAITING, via: via})
-		if g := t.groups[req.Quorums[0].Key]; g != nil && len(g.held) > 0 {
-			if at := fromMilli(req.JoinUntilMs); g.deadline.IsZero() || at.Before(g.deadline) {
-				t.setDeadline(g, at)
-			}
+		h := &hold{GroupLeaveReply_Was: pb.GroupLeaveReply_WAITING, via: via}
+		t.setHold(uid, h)
+		at := fromMilli(req.JoinUntilMs)
+		if m := t.members[uid]; m == nil {
+			t.rejectAt(at, uid, h)
+		} else if g := m.group; g.deadline.IsZero() || at.Before(g.deadline) {
+			t.setDeadline(g, at)
 		}
 	}
 	return reply, nil
+}
+
+// rejectAt ends a hold of a pod that is in no group: it lost its label between its cycle's start and Permit.
+func (t *Table) rejectAt(at time.Time, uid types.UID, h *hold) {
+	t.clock.AfterFunc(at.Sub(t.clock.Now()), func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.holds[uid] == h {
+			h.via.reject(uid, "held in no group until its deadline")
+			t.setHold(uid, &hold{GroupLeaveReply_Was: pb.GroupLeaveReply_REJECTED, via: h.via})
+		}
+	})
 }
 
 // measure tells whether all quorums are met, and by how many. sound are the held members that count; nil: all that wait.
