@@ -342,7 +342,17 @@ impl<B: Calls> Cycle<'_, B> {
         match left.was() {
             Was::Nothing => {}
             Was::Released => {
-                self.bridge.group_activate(GroupActivate { key: member.gang.key(), except_uid: String::new() })?;
+                // The queue tries the pod again by itself, a while later each time. The timer is for one that was let go and
+                // rejected in the same moment, which the queue leaves parked.
+                if let Ok(view) = self.view(&member.gang, Some(member)) {
+                    let backoff = view.backoff().restate(view.state.now_ms, self.config.backoff());
+                    let _ = self.bridge.group_backoff(GroupBackoff {
+                        key: member.gang.key(),
+                        until_ms: backoff.until_ms,
+                        attempt: backoff.attempt(),
+                        note: view.state.note,
+                    });
+                }
                 self.bind_failed(member);
             }
             Was::Waiting => {
