@@ -843,6 +843,15 @@ impl Model for Cluster {
                     }
                     _ => state.pods[p].phase = Phase::Gone,
                 }
+                // The bridge ends a hold that those who are left can't complete.
+                let g = usize::from(state.pods[p].gang);
+                if !state.stale && self.live_members(&state, g) < self.min(g) {
+                    for pod in state.pods.iter_mut().filter(|pod| usize::from(pod.gang) == g) {
+                        if let Phase::Waiting(n) = pod.phase {
+                            pod.phase = Phase::Rejected(n);
+                        }
+                    }
+                }
                 state.forgive();
             }
             Action::PreemptWaiting(p) => {
@@ -873,8 +882,7 @@ impl Model for Cluster {
             Action::Refresh => state.stale = false,
             Action::Tick => self.tick(&mut state),
         }
-        // A gang whose queued member was deleted goes on holding the others until the deadline: nobody is told of such a
-        // deletion. Till then others may fail.
+        // What a gang holds that has just lost a member may make others fail.
         let holds = |g| last.of(g).any(|pod| matches!(pod.phase, Phase::Waiting(_) | Phase::Rejected(_)));
         if (0..last.groups.len()).any(|g| holds(g) && self.live_members(last, g) < self.min(g)) {
             state.forgive();

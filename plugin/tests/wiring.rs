@@ -242,9 +242,9 @@ fn growth_is_left_to_the_scheduler() {
 #[test]
 fn a_place_given_up_concerns_the_others() {
     use group_leave_reply::Was;
-    for (was, rejects, activates) in [
+    for (was, rejects, backs_off) in [
         (Was::Nothing, false, false),
-        (Was::Waiting, true, false),
+        (Was::Waiting, true, true),
         (Was::Released, false, true),
         (Was::Rejected, false, false),
     ] {
@@ -252,8 +252,8 @@ fn a_place_given_up_concerns_the_others() {
         guest.unreserve(&member(0), "n0");
         let asked = &script.borrow().asked;
         assert_eq!(
-            (asked.contains(&"reject"), asked.contains(&"activate")),
-            (rejects, activates),
+            (asked.contains(&"reject"), asked.contains(&"backoff")),
+            (rejects, backs_off),
             "{was:?}: {asked:?}"
         );
     }

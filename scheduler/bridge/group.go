@@ -105,6 +105,7 @@ type group struct {
 
 	deadline      time.Time
 	deadlineTimer stopper
+	joined        *pb.Quorum // what the last one held has joined for; nil: nobody has
 	released      bool
 
 	backoff      *pb.GroupBackoff
@@ -131,6 +132,25 @@ func (g *group) count(role string, state pb.Member_State, d int) {
 	if *c == (counts{}) {
 		delete(g.roles, role)
 	}
+}
+
+// canMeet tells whether those who are left could still be what the held ones wait for.
+func (g *group) canMeet() bool {
+	left := func(c *counts) uint32 {
+		if c == nil {
+			return 0
+		}
+		return c.toward(g.joined) + c[pb.Member_UNSCHEDULED] + c[pb.Member_WAITING]
+	}
+	if g.joined == nil {
+		return true
+	}
+	for role, least := range g.joined.Roles {
+		if left(g.roles[role]) < least {
+			return false
+		}
+	}
+	return left(&g.total) >= g.joined.AtLeast
 }
 
 // oldestMember is the oldest live member. It is looked for only after the last one's end.

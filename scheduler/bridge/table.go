@@ -285,10 +285,15 @@ func (t *Table) remove(uid types.UID) {
 	t.settle(g)
 }
 
+// over is a deadline that has passed.
+var over = time.UnixMilli(1)
+
 // settle ends what a group without held, live or any members can't have.
 func (t *Table) settle(g *group) {
 	if len(g.held) == 0 {
 		t.setDeadline(g, time.Time{})
+	} else if !g.canMeet() {
+		t.setDeadline(g, over)
 	}
 	if g.live() == 0 {
 		t.calm(g)
@@ -332,7 +337,11 @@ func (t *Table) setDeadline(g *group, at time.Time) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		if g.deadline.Equal(at) {
-			t.rejectAll(g, fmt.Sprintf("group %s: its deadline passed with %d waiting", g.key, len(g.held)))
+			why := "its deadline passed"
+			if !g.canMeet() {
+				why = "too few members are left"
+			}
+			t.rejectAll(g, fmt.Sprintf("group %s: %s with %d waiting", g.key, why, len(g.held)))
 		}
 	})
 }
@@ -464,8 +473,13 @@ func (t *Table) allow(req *pb.GroupAllow, asked []byte, via host) (*pb.GroupAllo
 		at := fromMilli(req.JoinUntilMs)
 		if m := t.members[uid]; m == nil {
 			t.rejectAt(at, uid, h)
-		} else if g := m.group; g.deadline.IsZero() || at.Before(g.deadline) {
-			t.setDeadline(g, at)
+		} else {
+			g := m.group
+			g.joined = req.Quorums[0]
+			if g.deadline.IsZero() || at.Before(g.deadline) {
+				t.setDeadline(g, at)
+			}
+			t.settle(g)
 		}
 	}
 	return reply, nil

@@ -337,7 +337,8 @@ pub struct Blocked {
 /// first quorum's group, to be called right before answering Wait.
 ///
 /// The group's deadline is the earliest one joined with; when it passes the host rejects all waiting members with a reason
-/// that names the deadline, and the group's next GroupGet shows deadline_ms 0.
+/// that names the deadline, and the group's next GroupGet shows deadline_ms 0. The deadline passes at once when too few
+/// members are left, unscheduled ones included, for the quorum that the last one joined with.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct GroupAllow {
     /// the first is the caller's own group

@@ -14,6 +14,9 @@ use super::{Cluster, Phase, Pod, error};
 /// Members in a reply whose request sets no limit.
 const MEMBERS_PAGE: u32 = 1000;
 
+/// A deadline that has passed.
+const OVER_MS: i64 = 1;
+
 /// Members in order: by creation, then uid.
 type Order = BTreeSet<(i64, String)>;
 
@@ -76,6 +79,8 @@ struct Group {
     total: v1::Counts,
     roles: BTreeMap<String, v1::Counts>,
     deadline_ms: i64,
+    /// What the last one held has joined for.
+    joined: Option<v1::Quorum>,
     released: bool,
     backoff: v1::GroupBackoff,
     block: Option<v1::Blocked>,
@@ -249,11 +254,13 @@ impl Table {
             self.granted.insert(call.uid.clone(), (bytes.to_vec(), reply.clone()));
         } else if call.join_until_ms > 0 {
             self.hold(&call.uid, Hold::Waiting);
-            let joined = self.groups.get(&own).filter(|g| !g.held.is_empty());
+            let joined = self.groups.get_mut(&own).filter(|g| !g.held.is_empty());
             if let Some(group) = joined {
+                group.joined = call.quorums.first().cloned();
                 let earliest =
                     if group.deadline_ms == 0 { call.join_until_ms } else { group.deadline_ms.min(call.join_until_ms) };
                 self.set_deadline(&own, earliest);
+                self.settle(&own);
             }
         }
         Ok(reply)
@@ -494,7 +501,11 @@ impl Table {
             match timer {
                 Timer::Deadline => {
                     let held = self.groups.get(&key).map_or(0, |g| g.held.len());
-                    self.reject(&key, &format!("group {key}: its deadline passed with {held} waiting"), cluster);
+                    let why = match self.groups.get(&key) {
+                        Some(group) if !group.can_meet() => "too few members are left",
+                        _ => "its deadline passed",
+                    };
+                    self.reject(&key, &format!("group {key}: {why} with {held} waiting"), cluster);
                 }
                 Timer::Backoff => {
                     self.activate(&key, "", cluster);
@@ -604,6 +615,8 @@ impl Table {
         let (held, live, members) = (group.held.is_empty(), group.live.is_empty(), group.members.is_empty());
         if held {
             self.set_deadline(key, 0);
+        } else if !group.can_meet() {
+            self.set_deadline(key, OVER_MS);
         }
         if live {
             self.calm(key);
@@ -615,6 +628,18 @@ impl Table {
 }
 
 impl Group {
+    /// Whether those who are left could still be what the held ones wait for.
+    fn can_meet(&self) -> bool {
+        let Some(quorum) = &self.joined else { return true };
+        let left = |counts: &v1::Counts| {
+            let started = if quorum.only_waiting { 0 } else { counts.bound + counts.running };
+            let succeeded = if quorum.count_succeeded { counts.succeeded } else { 0 };
+            counts.unscheduled + counts.waiting + started + succeeded
+        };
+        let of_role = |role| self.roles.get(role).map_or(0, left);
+        left(&self.total) >= quorum.at_least && quorum.roles.iter().all(|(role, least)| of_role(role) >= *least)
+    }
+
     /// A member joins or leaves.
     fn update(&mut self, uid: &str, place: &Place, joins: bool) {
         let live = !matches!(place.state, State::Succeeded | State::Failed | State::Terminating);

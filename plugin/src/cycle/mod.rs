@@ -366,8 +366,12 @@ impl<B: Calls> Cycle<'_, B> {
                     && !view.is_free()
                     && !view.backoff().is_in_force(view.state.now_ms)
                 {
-                    let hold = self.hold(&view.spec);
                     let gang = member.gang.clone();
+                    if let Err(incomplete) = quorum::exists(&view.spec, &view.state) {
+                        self.refuse(member, &Reason::Incomplete(gang, incomplete), Some(&view.state));
+                        return Ok(());
+                    }
+                    let hold = self.hold(&view.spec);
                     self.failed(member, &Reason::Deadline { gang, timeout_ms: hold.timeout_ms, own: hold.own });
                 }
             }

@@ -1718,7 +1718,8 @@ func (x *Blocked) GetNote() []byte {
 // first quorum's group, to be called right before answering Wait.
 //
 // The group's deadline is the earliest one joined with; when it passes the host rejects all waiting members with a reason
-// that names the deadline, and the group's next GroupGet shows deadline_ms 0.
+// that names the deadline, and the group's next GroupGet shows deadline_ms 0. The deadline passes at once when too few
+// members are left, unscheduled ones included, for the quorum that the last one joined with.
 type GroupAllow struct {
 	state         protoimpl.MessageState
 	sizeCache     protoimpl.SizeCache
