@@ -31,6 +31,11 @@ pub enum Malformed {
         /// The field's number.
         field: u32,
     },
+    /// A field that must be there isn't.
+    Missing {
+        /// The field's number.
+        field: u32,
+    },
     /// A resource quantity can't be read.
     Quantity(crate::ParseQuantityError),
     /// JSON of the host can't be read.
@@ -51,6 +56,7 @@ impl fmt::Display for Malformed {
             Self::WireType { field } => write!(f, "malformed protobuf: field {field} has the wrong wire type"),
             Self::Utf8 { field } => write!(f, "malformed protobuf: field {field} is not UTF-8"),
             Self::Repeated { field } => write!(f, "malformed protobuf: single field {field} stands twice"),
+            Self::Missing { field } => write!(f, "malformed protobuf: field {field} is missing"),
             Self::Quantity(e) => e.fmt(f),
             Self::Json { expected, at } => write!(f, "malformed JSON from the host: expected {expected} at byte {at}"),
         }
@@ -73,7 +79,8 @@ pub(crate) type Result<T, E = Malformed> = core::result::Result<T, E>;
 pub enum Value<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
-    /// Fixed widths and groups: no Kubernetes message read here has them.
+    Fixed64(u64),
+    /// 32 bits and groups: no message read here has them.
     Other,
 }
 
@@ -121,6 +128,12 @@ impl<'a> Fields<'a> {
         Some((u32::from(key >> 3), bytes))
     }
 
+    /// The next of packed varints.
+    #[cfg(feature = "bridge")]
+    pub(crate) fn next_packed(&mut self) -> Option<Result<u64>> {
+        (!self.rest.is_empty()).then(|| self.varint())
+    }
+
     fn take(&mut self, len: u64) -> Result<&'a [u8]> {
         let len = usize::try_from(len).map_err(|_| Malformed::Truncated)?;
         let (taken, rest) = self.rest.split_at_checked(len).ok_or(Malformed::Truncated)?;
@@ -153,7 +166,11 @@ impl<'a> Fields<'a> {
     fn value(&mut self, number: u32, wire_type: u8, depth: u32) -> Result<Value<'a>> {
         Ok(match wire_type {
             0 => Value::Varint(self.varint()?),
-            1 => self.take(8).map(|_| Value::Other)?,
+            1 => {
+                let mut bytes = [0; 8];
+                bytes.copy_from_slice(self.take(8)?);
+                Value::Fixed64(u64::from_le_bytes(bytes))
+            }
             2 => {
                 let len = self.varint()?;
                 Value::Bytes(self.take(len)?)
@@ -469,13 +486,18 @@ pub(crate) fn zero_padded_len(padded: &[u8]) -> Result<usize> {
 /// Appends a varint under its key; `key` is the field's number and wire type.
 #[cfg(any(feature = "bridge", not(target_family = "wasm")))]
 pub(crate) fn push_varint(out: &mut Vec<u8>, key: u64, value: u64) {
-    for mut rest in [key, value] {
-        while rest >= 0x80 {
-            out.push(rest as u8 | 0x80);
-            rest >>= 7;
-        }
-        out.push(rest as u8);
+    push_number(out, key);
+    push_number(out, value);
+}
+
+/// Appends a varint alone.
+#[cfg(any(feature = "bridge", not(target_family = "wasm")))]
+pub(crate) fn push_number(out: &mut Vec<u8>, mut rest: u64) {
+    while rest >= 0x80 {
+        out.push(rest as u8 | 0x80);
+        rest >>= 7;
     }
+    out.push(rest as u8);
 }
 
 /// Appends a field of bytes: a string, or an encoded message.

@@ -5,14 +5,16 @@
 //! the bridge, every method answers [`Error::Absent`]. Calls that read the snapshot are refused by the host outside the
 //! scheduling cycle.
 
+mod codec;
+
 use core::cell::OnceCell;
 use core::fmt;
 
 use kube_scheduler_abi::bridge::v1;
 pub use kube_scheduler_abi::bridge::v1::*;
 use kube_scheduler_abi::bridge::{MARK, VERSION};
-use prost::Message;
 
+use self::codec::Message;
 use crate::api::{Node, ObjectMeta};
 use crate::wire::{self, Fields, Malformed, Message as _, Value};
 use crate::{Status, host};
@@ -71,9 +73,10 @@ macro_rules! calls {
             ///
             /// # Errors
             /// There is no bridge, or it refused.
-            pub fn $method(&self, call: $request) -> Result<$reply, Error> {
+            pub fn $method(&self, mut call: $request) -> Result<$reply, Error> {
                 self.hello()?;
-                ask($call, &call, $result)
+                let mut reply = $reply::default();
+                ask($call, &mut call, $result, &mut reply).map(|()| reply)
             }
         )*}
 
@@ -93,8 +96,9 @@ impl Bridge {
     /// There is no bridge, or it refused the sources.
     pub fn hello(&self) -> Result<&HelloReply, Error> {
         if self.hello.get().is_none() {
-            let hello = match ask(2, &Hello { sources: self.sources.clone() }, 2) {
-                Ok(reply) => Some(reply),
+            let mut reply = HelloReply::default();
+            let hello = match ask(2, &mut Hello { sources: self.sources.clone() }, 2, &mut reply) {
+                Ok(()) => Some(reply),
                 // Stays so: the bridge is part of the scheduler.
                 Err(Error::Absent) => None,
                 // May pass: ask again at the next call.
@@ -117,7 +121,8 @@ impl Bridge {
     /// There is no bridge, or it refused.
     pub fn now(&self) -> Result<i64, Error> {
         self.hello()?;
-        ask(3, &Now {}, 3).map(|reply: NowReply| reply.unix_ms)
+        let mut reply = NowReply::default();
+        ask(3, &mut Now {}, 3, &mut reply).map(|()| reply.unix_ms)
     }
 }
 
@@ -142,32 +147,38 @@ calls! {
 
 /// Sends a request and reads its reply. Request and Response are written and read by field number, not through their own
 /// types: those name every message of the bridge, and a guest would carry the code of them all.
-fn ask<R: Message + Default>(call_field: u32, call: &impl Message, result_field: u32) -> Result<R, Error> {
-    let mut name = Vec::with_capacity(8 + call.encoded_len());
+fn ask(call_field: u32, call: &mut dyn Message, result_field: u32, reply: &mut dyn Message) -> Result<(), Error> {
+    let mut body = Vec::new();
+    codec::encode(call, &mut body);
+    let mut name = Vec::with_capacity(16 + body.len());
     name.push(MARK);
     wire::push_varint(&mut name, 1 << 3, VERSION.into());
-    wire::push_bytes(&mut name, call_field, &call.encode_to_vec());
-    let reply = host::node_by_bytes(&name).ok_or(Error::Absent)?;
-    answer(&reply, result_field)
+    wire::push_bytes(&mut name, call_field, &body);
+    let node = host::node_by_bytes(&name).ok_or(Error::Absent)?;
+    match answer(&node, result_field, reply) {
+        Ok(None) => Ok(()),
+        Ok(Some(error)) => Err(Error::Refused { code: error.code(), message: error.message }),
+        Err(unreadable) => Err(Error::BadReply(unreadable.to_string())),
+    }
 }
 
-/// Reads the response that travels as the node's name, which is bytes here, not text.
-fn answer<R: Message + Default>(node: &[u8], result_field: u32) -> Result<R, Error> {
-    let unreadable = |e: Malformed| Error::BadReply(e.to_string());
-    let response = Node::from_bytes(node).metadata().and_then(ObjectMeta::name_bytes).map_err(unreadable)?;
-    for field in Fields::new(response) {
-        match field.map_err(unreadable)? {
-            (1, Value::Bytes(error)) => {
-                let error = v1::Error::decode(error).map_err(|e| Error::BadReply(e.to_string()))?;
-                return Err(Error::Refused { code: error.code(), message: error.message });
+/// Reads the response that travels as the node's name, which is bytes here, not text. Either it holds the call's result, or
+/// an error.
+fn answer(node: &[u8], result_field: u32, reply: &mut dyn Message) -> Result<Option<v1::Error>, Malformed> {
+    for field in Fields::new(Node::from_bytes(node).metadata().and_then(ObjectMeta::name_bytes)?) {
+        match field? {
+            (1, Value::Bytes(bytes)) => {
+                let mut error = v1::Error::default();
+                codec::decode(&mut error, bytes)?;
+                return Ok(Some(error));
             }
-            (number, Value::Bytes(reply)) if number == result_field => {
-                return R::decode(reply).map_err(|e| Error::BadReply(e.to_string()));
+            (number, Value::Bytes(bytes)) if number == result_field => {
+                return codec::decode(reply, bytes).map(|()| None);
             }
             _ => {}
         }
     }
-    Err(Error::BadReply("it doesn't hold the call's result".into()))
+    Err(Malformed::Missing { field: result_field })
 }
 
 #[cfg(test)]
@@ -236,7 +247,7 @@ mod tests {
 
     #[test]
     fn every_message_has_a_method() {
-        let proto = include_str!("../../abi/proto/bridge/v1/bridge.proto");
+        let proto = include_str!("../../../abi/proto/bridge/v1/bridge.proto");
         let calls = proto.split_once("oneof call {").and_then(|(_, rest)| rest.split_once('}')).expect("oneof call").0;
         let mut named: Vec<_> = calls.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
         let mut methods = CALLS.to_vec();
@@ -264,6 +275,6 @@ mod tests {
 
         let lying = Rc::new(FakeHost::new().bridge(|_| R::Done(Done {})));
         let answered = with(lying, || Bridge::new(Vec::new()).now());
-        assert_eq!(answered, Err(Error::BadReply("it doesn't hold the call's result".into())));
+        assert_eq!(answered, Err(Error::BadReply("malformed protobuf: field 3 is missing".into())));
     }
 }
