@@ -251,11 +251,7 @@ fn a_place_given_up_concerns_the_others() {
         let (guest, script) = gang("", Script { state: state(1, 1, 0), left: was.into(), ..Script::default() });
         guest.unreserve(&member(0), "n0");
         let asked = &script.borrow().asked;
-        assert_eq!(
-            (asked.contains(&"reject"), asked.contains(&"backoff")),
-            (rejects, backs_off),
-            "{was:?}: {asked:?}"
-        );
+        assert_eq!((asked.contains(&"reject"), asked.contains(&"backoff")), (rejects, backs_off), "{was:?}: {asked:?}");
     }
 }
 
