@@ -118,6 +118,11 @@ fn member(name: &str) -> Action {
     pod(name, 1000, json!({"metadata": {"uid": name, "labels": {"g": "x"}}}))
 }
 
+/// A member for which there is no room beside the others; while it's there, a quorum may still be met.
+fn big(name: &str, milli_cpu: i64) -> Action {
+    pod(name, milli_cpu, json!({"metadata": {"uid": name, "labels": {"g": "x"}}}))
+}
+
 fn waiting(s: &Simulator) -> usize {
     s.state().pods().filter(|p| p.waiting).count()
 }
@@ -128,13 +133,16 @@ fn all_members_are_let_go_at_one_moment() {
     s.push(0, node("n1", 4, json!({})));
     s.push(0, member("a"));
     s.push(0, member("b"));
+    s.push(0, big("c", 3000));
     s.run_until(500);
     assert_eq!(waiting(&s), 2);
     assert_eq!(s.state().free("n1", "cpu"), Some(2000), "held pods take room");
-    s.push(1000, member("c"));
-    s.run_until(2000);
+    s.push(1000, node("n2", 4, json!({})));
+    s.run_until(3000);
     assert_eq!(waiting(&s), 0);
-    assert!(s.state().pods().all(|p| p.node == "n1" && p.released_ms == Some(1000) && p.phase == "Running"));
+    let released: Vec<_> = s.state().pods().map(|p| p.released_ms).collect();
+    assert!(released[0].is_some() && released.iter().all(|&ms| ms == released[0]), "{released:?}");
+    assert!(s.state().pods().all(|p| !p.node.is_empty() && p.phase == "Running"));
     assert_eq!(log.borrow().iter().filter(|l| l.starts_with("postbind")).count(), 3);
 }
 
@@ -143,6 +151,7 @@ fn the_time_at_permit_ends() {
     let (mut s, log) = holding(2, 1500);
     s.push(0, node("n1", 4, json!({})));
     s.push(0, member("a"));
+    s.push(0, big("b", 9000));
     s.run_until(1499);
     assert_eq!(waiting(&s), 1);
     s.run_until(1500);
@@ -154,20 +163,37 @@ fn the_time_at_permit_ends() {
 }
 
 #[test]
-fn a_held_pod_that_is_deleted_gives_its_place_up() {
+fn a_hold_ends_when_too_few_members_are_left() {
     let (mut s, log) = holding(2, 60_000);
     s.push(0, node("n1", 4, json!({})));
     s.push(0, member("a"));
+    s.push(0, big("b", 9000));
+    s.push(100, Action::Delete(ObjectRef::pod("default", "b")));
+    s.run_until(99);
+    assert_eq!(waiting(&s), 1);
+    s.run_until(101);
+    assert_eq!((waiting(&s), s.state().free("n1", "cpu")), (0, Some(4000)));
+    assert_eq!(log.borrow().last().unwrap(), "unreserve a");
+}
+
+#[test]
+fn a_held_pod_that_is_deleted_gives_its_place_up() {
+    let (mut s, log) = holding(3, 60_000);
+    s.push(0, node("n1", 4, json!({})));
+    s.push(0, member("a"));
+    s.push(0, big("big-1", 9000));
+    s.push(0, big("big-2", 9000));
     s.push(100, Action::Delete(ObjectRef::pod("default", "a")));
     s.run_until(100);
     assert_eq!(s.state().free("n1", "cpu"), Some(4000));
     assert_eq!(log.borrow().last().unwrap(), "unreserve a");
     // With a finalizer it only has its deletionTimestamp, and stays held.
     s.push(200, pod("b", 1000, json!({"metadata": {"uid": "b", "labels": {"g": "x"}, "finalizers": ["x/y"]}})));
+    s.push(250, member("c"));
     s.push(300, Action::Delete(ObjectRef::pod("default", "b")));
-    s.push(400, member("c"));
+    s.push(400, member("d"));
     s.run_until(500);
-    assert_eq!(waiting(&s), 2, "a terminating member makes no quorum");
+    assert_eq!(waiting(&s), 3, "a terminating member makes no quorum");
 }
 
 #[test]
@@ -175,12 +201,15 @@ fn a_restart_lets_held_pods_go_back() {
     let (mut s, _) = holding(2, 60_000);
     s.push(0, node("n1", 4, json!({})));
     s.push(0, member("a"));
+    s.push(0, big("big", 9000));
     s.push(100, Action::RestartScheduler(100));
+    s.run_until(99);
+    assert_eq!(waiting(&s), 1);
     s.run_until(150);
     assert_eq!(waiting(&s), 0);
     s.push(1000, member("b"));
     s.run_until(2000);
-    assert!(s.state().pods().all(|p| p.node == "n1"));
+    assert_eq!(s.state().pods().filter(|p| p.node == "n1").count(), 2);
 }
 
 #[test]
