@@ -14,6 +14,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"net"
 	"net/url"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -269,13 +271,26 @@ func (c *Cluster) Stop() {
 	}
 }
 
+// Ports below those that systems give to outgoing connections (from 32768 on Linux), since one of them could be given
+// away between its choice and the start of the server that it is for.
+const firstPort, endPort = 20000, 32768
+
+// given are the ports that servers of this process were told to listen on, which may not listen yet.
+var given sync.Map
+
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	var err error
+	for range 100 {
+		port := firstPort + mathrand.IntN(endPort-firstPort)
+		if _, taken := given.LoadOrStore(port, true); taken {
+			continue
+		}
+		var l net.Listener
+		if l, err = net.Listen("tcp", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
+			return port, l.Close()
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, fmt.Errorf("no free port from %d to %d: %w", firstPort, endPort-1, err)
 }
 
 // Process is a child process whose output goes to a file. It ends with its parent.

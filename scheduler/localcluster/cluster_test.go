@@ -70,3 +70,17 @@ func TestOneClusterPerDirectory(t *testing.T) {
 		_ = lock.Close()
 	}
 }
+
+func TestPortsAreGivenOnceAndNotToOutgoingConnections(t *testing.T) {
+	seen := map[int]bool{}
+	for range 50 {
+		port, err := freePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen[port] || port < firstPort || port >= endPort {
+			t.Errorf("port %d: given before: %v, want one from %d to %d", port, seen[port], firstPort, endPort-1)
+		}
+		seen[port] = true
+	}
+}

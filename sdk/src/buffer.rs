@@ -35,7 +35,7 @@ impl HostBytes {
                 return bytes;
             }
             // At least doubles, so this ends.
-            bytes.buffer = vec![0; bytes.len.next_power_of_two()];
+            bytes.buffer = vec![0; bytes.len.max(2 * bytes.buffer.len())];
         }
     }
 
