@@ -68,10 +68,14 @@ pub trait Nodes {
 pub struct Short {
     /// The resource that is short most, `None` where the nodes refuse for other reasons.
     pub resource: Option<String>,
-    /// How much of it the missing members want together.
+    /// How much of it `of` members want together.
     pub wanted: i64,
-    /// How much of it is free together.
+    /// How much of it is free together on nodes that admit them.
     pub free: i64,
+    /// The missing members that it is about: those alike that find the fewest places, or all.
+    pub of: u32,
+    /// Some node admits them.
+    pub admitted: bool,
     /// Members that must find a place.
     pub missing: u32,
     /// At most so many can.
@@ -227,6 +231,8 @@ impl Need {
                     wanted,
                     free: room.free[r],
                     missing,
+                    of: missing,
+                    admitted: true,
                     fitting: missing.saturating_sub(1).min(clamp(room.fitting)),
                     role: None,
                     floor: is_floor,
@@ -234,7 +240,7 @@ impl Need {
             }
         }
         if room.fitting < u64::from(missing) {
-            return Ok(Err(room.short(&self.resources, &least, missing, None)));
+            return Ok(Err(room.short(&self.resources, &least, missing)));
         }
         Ok(Ok(()))
     }
@@ -283,15 +289,17 @@ impl Part {
             let fitting = fitting(role);
             if fitting < missing {
                 // Named after the shape that finds the fewest places.
-                let (shape, _, room) = places
+                let (shape, want, room) = places
                     .iter()
                     .filter(|(shape, want, room)| {
                         role.is_none_or(|role| shape.role == role) && room.fitting < u64::from(*want)
                     })
                     .min_by_key(|(.., room)| room.fitting)?;
+                let of = missing.min(*want);
                 let wanted: Vec<i64> =
-                    shape.requests.iter().map(|&request| request.saturating_mul(missing.into())).collect();
-                return Some(Short { fitting, ..room.short(resources, &wanted, missing, role) });
+                    shape.requests.iter().map(|&request| request.saturating_mul(of.into())).collect();
+                let role = role.map(str::to_owned);
+                return Some(Short { fitting, missing, role, ..room.short(resources, &wanted, of) });
             }
         }
         None
@@ -304,6 +312,8 @@ fn clamp(n: u64) -> u32 {
 
 /// What a walk over the nodes found for one request.
 struct Room {
+    /// Some node was seen.
+    any: bool,
     /// Places, node by node.
     fitting: u64,
     /// Places if only this resource mattered.
@@ -313,10 +323,11 @@ struct Room {
 
 impl Room {
     fn new(width: usize) -> Self {
-        Self { fitting: 0, by_resource: vec![0; width], free: vec![0; width] }
+        Self { any: false, fitting: 0, by_resource: vec![0; width], free: vec![0; width] }
     }
 
     fn add(&mut self, free: &[i64], requests: &[i64]) {
+        self.any = true;
         let mut here = u64::MAX;
         for (r, (&free, &request)) in free.iter().zip(requests).enumerate() {
             let free = free.max(0);
@@ -330,17 +341,20 @@ impl Room {
         self.fitting = self.fitting.saturating_add(here);
     }
 
-    fn short(&self, resources: &[String], wanted: &[i64], missing: u32, role: Option<&str>) -> Short {
+    /// What keeps `of` members, who want so much together, from a place.
+    fn short(&self, resources: &[String], wanted: &[i64], of: u32) -> Short {
         let worst = (0..resources.len())
-            .filter(|&r| wanted[r] > 0 && self.by_resource[r] < u64::from(missing))
+            .filter(|&r| self.any && wanted[r] > 0 && self.by_resource[r] < u64::from(of))
             .min_by_key(|&r| self.by_resource[r]);
         Short {
             resource: worst.map(|r| resources[r].clone()),
             wanted: worst.map_or(0, |r| wanted[r]),
             free: worst.map_or(0, |r| self.free[r]),
-            missing,
+            of,
+            admitted: self.any,
+            missing: of,
             fitting: clamp(self.fitting),
-            role: role.map(str::to_owned),
+            role: None,
             floor: false,
         }
     }
@@ -490,18 +504,28 @@ mod tests {
         let gang = |members, requests: &[i64]| {
             need(vec![Part { missing: missing(members, &[]), shapes: vec![shape("", members, requests)] }])
         };
-        type Case<'a> = (Need, &'a [[i64; 2]], Option<(&'a str, i64, i64, u32)>);
-        let cases: [Case<'_>; 4] = [
-            (gang(3, &[1, 4]), &[[9, 6], [9, 2], [9, 2], [9, 2]], Some(("gpu", 12, 12, 1))),
-            (gang(3, &[4, 0]), &[[8, 0], [3, 0]], Some(("cpu", 12, 11, 2))),
+        let driver = |workers: u32, requests: &[i64]| {
+            let shapes = vec![shape("", 1, &[1, 0]), shape("", workers, requests)];
+            need(vec![Part { missing: missing(workers + 1, &[]), shapes }])
+        };
+        type Case<'a> = (Need, &'a [[i64; 2]], Option<(&'a str, i64, i64, u32, u32)>);
+        let cases: [Case<'_>; 7] = [
+            (gang(3, &[1, 4]), &[[9, 6], [9, 2], [9, 2], [9, 2]], Some(("gpu", 12, 12, 3, 1))),
+            (gang(3, &[4, 0]), &[[8, 0], [3, 0]], Some(("cpu", 12, 11, 3, 2))),
             (gang(2, &[4, 0]), &[[8, 0]], None),
             // Either resource fits somewhere, both nowhere: no single one is to blame.
-            (gang(1, &[1, 1]), &[[0, 5], [5, 0]], Some(("-", 0, 0, 0))),
+            (gang(1, &[1, 1]), &[[0, 5], [5, 0]], Some(("-", 0, 0, 1, 0))),
+            // The driver wants no gpu, so four of the five missing do.
+            (driver(4, &[0, 1]), &[[64, 3]], Some(("gpu", 4, 3, 4, 4))),
+            (driver(4, &[8, 0]), &[[20, 0]], Some(("cpu", 32, 20, 4, 3))),
+            // No node at all.
+            (gang(2, &[1, 0]), &[], Some(("-", 0, 0, 2, 0))),
         ];
         for (need, free, want) in cases {
             let got = check(&need, &mut nodes(free)).err();
-            let got = got.as_ref().map(|s| (s.resource.as_deref().unwrap_or("-"), s.wanted, s.free, s.fitting));
+            let got = got.as_ref().map(|s| (s.resource.as_deref().unwrap_or("-"), s.wanted, s.free, s.of, s.fitting));
             assert_eq!(got, want);
+            assert!(got.is_none() || free.is_empty() != check(&need, &mut nodes(free)).unwrap_err().admitted);
         }
     }
 

@@ -121,7 +121,7 @@ pub fn amount(resource: &str, figure: i64) -> String {
 
 impl fmt::Display for Short {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { resource, wanted, free, missing, fitting, role, floor } = self;
+        let Self { resource, wanted, free, of, admitted, missing, fitting, role, floor } = self;
         if *floor {
             let resource = resource.as_deref().unwrap_or_default();
             let amount = |figure| amount(resource, figure);
@@ -137,13 +137,20 @@ impl fmt::Display for Short {
         if let Some(role) = role {
             write!(f, " of role {role}")?;
         }
+        if !*admitted {
+            return write!(f, ": no node admits {of} of them (node selector, affinity, taint or cordon)");
+        }
         let Some(resource) = resource else {
             return f.write_str(": no other node admits a member and has all it asks for");
         };
         let amount = |figure| amount(resource, figure);
         if free < wanted {
             let lacks = amount(wanted.saturating_sub(*free));
-            write!(f, ": lacks {resource} {lacks} ({} wanted, {} free)", amount(*wanted), amount(*free))
+            write!(f, ": lacks {resource} {lacks}")?;
+            if of < missing {
+                write!(f, " for {of} of them")?;
+            }
+            write!(f, " ({} wanted, {} free)", amount(*wanted), amount(*free))
         } else {
             write!(
                 f,
@@ -237,6 +244,8 @@ mod tests {
             resource: Some("cpu".into()),
             wanted,
             free,
+            of: 3,
+            admitted: true,
             missing: 3,
             fitting: 1,
             role: None,
@@ -263,6 +272,16 @@ mod tests {
                 Reason::NoRoom(gang(), short(12_000, 12_000)),
                 "gang ns/ga can't start: room for 1 of the 3 missing members: cpu 12 wanted, 12 free in total, but in \
                  pieces too small for a member",
+            ),
+            (
+                Reason::NoRoom(gang(), Short { of: 2, ..short(12_000, 4500) }),
+                "gang ns/ga can't start: room for 1 of the 3 missing members: lacks cpu 7500m for 2 of them (12 wanted, \
+                 4500m free)",
+            ),
+            (
+                Reason::NoRoom(gang(), Short { resource: None, admitted: false, ..short(0, 0) }),
+                "gang ns/ga can't start: room for 1 of the 3 missing members: no node admits 3 of them (node selector, \
+                 affinity, taint or cordon)",
             ),
             (
                 Reason::NoRoom(gang(), Short { floor: true, ..short(18_000, 16_000) }),
