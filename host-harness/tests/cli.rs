@@ -115,8 +115,11 @@ fn bad_files_are_named() {
         ("replay", "<PATH>"),
         ("frobnicate", "frobnicate"),
         ("test --no-plugin ok.yaml", "no scenario in ok.yaml"),
-        ("explain --no-plugin ga ok.yaml", "no gang ga; the input has no gang"),
+        ("explain --no-plugin ga ok.yaml", "no gang ga; within 1m no pod of any gang comes"),
         ("generate --min-work 2h --max-work 1h", "--min-work is longer than --max-work"),
+        ("replay --no-plugin --svg ok.yaml ok.yaml", "ok.yaml: is one of the inputs; nothing was written"),
+        ("replay --no-plugin --svg nowhere/o.svg ok.yaml", "there is no directory nowhere"),
+        ("replay --no-plugin --seed 18446744073709551615 ok.yaml", "leaves no room for 1 seeds"),
         ("new Bad/Name", "a crate's name has"),
     ] {
         dir.fails(line, 2, text);
@@ -169,6 +172,7 @@ fn bad_plugins_are_told_apart() {
 fn replays_and_writes_whole_files() {
     let dir = Dir::new();
     dir.file("ok.yaml", CLUSTER);
+    std::fs::create_dir(dir.path().join("d")).unwrap();
     let output = dir.tutti("replay --no-plugin --format json --svg d/out.svg --trace out.json ok.yaml");
     assert!(output.status.success(), "{output:?}");
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -315,4 +319,135 @@ fn closed_output_is_no_failure_and_a_full_one_is() {
             assert!(output.status.code() == Some(2) && message.contains("No space left"), "{line}: {output:?}");
         }
     }
+}
+
+const GPUS: &str = "\
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status: {allocatable: {cpu: 4, memory: 8Gi, pods: 110, nvidia.com/gpu: 2}}
+";
+
+/// What a cluster's own dumps and people's manifests hold, and a run over them must make sense of.
+#[test]
+fn takes_what_clusters_print() {
+    let gang = |name: &str, more: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, labels: {{scheduling.x-k8s.io/pod-group: g}}}}\n\
+             spec:\n  containers: [{{name: m, resources: {{limits: {{nvidia.com/gpu: 1}}}}}}]\n{more}"
+        )
+    };
+    let dir = Dir::new();
+    let group = "---\napiVersion: scheduling.x-k8s.io/v1alpha1\nkind: PodGroup\nmetadata: {name: g}\n\
+                 spec: {minMember: 2}\nstatus: {phase: Running, running: 2}\n";
+    let bound = "  nodeName: n1\n  priorityClassName: gold\n  priority: 7\nstatus: {phase: Running, addedLater: 1}\n";
+    dir.file("running.yaml", [GPUS, group, &gang("a", bound), &gang("b", bound)].concat())
+        .file("ended.yaml", [GPUS, &gang("a", "status: {phase: Succeeded}\n"), &gang("b", "status: {phase: Failed}\n")].concat())
+        .file("lonely.yaml", [GPUS, group].concat())
+        .file("custom.yaml", [GPUS, "---\napiVersion: kubeflow.org/v2beta1\nkind: MPIJob\nmetadata: {name: j}\n"].concat())
+        .file("none.yaml", "apiVersion: v1\nkind: List\nitems: null\n")
+        .file("waiting.yaml", [GPUS, &gang("a", "  priorityClassName: gold\n  priority: 7\n")].concat())
+        .file("class.yaml", [GPUS, &gang("a", "  priorityClassName: gold\n")].concat())
+        .file(
+            "clash.yaml",
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: w}\nspec: {selector: {}, template: {}}\n---\n\
+             apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: w}\n\
+             spec: {selector: {}, template: {}, serviceName: w}\n",
+        )
+        .file(
+            "many.yaml",
+            "apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: w}\nspec: {selector: {}, replicas: 2147483647}\n",
+        )
+        .file(
+            "job.yaml",
+            [
+                GPUS,
+                "---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: j}\nspec:\n  parallelism: 2\n  completions: 3\n  \
+                 template:\n    spec:\n      affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: \
+                 [{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {job-name: j}}}]}}\n      \
+                 containers: [{name: m, image: i}]\n",
+            ]
+            .concat()
+            .replace("metadata: {name: n1}", "metadata: {name: n1, labels: {kubernetes.io/hostname: n1}}"),
+        );
+    let json = |line: &str| -> serde_json::Value {
+        let output = dir.tutti(line);
+        assert!(output.status.success(), "{line} {output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    // GPUs that only limits name count, and what runs on is drawn.
+    let running = json("replay --no-plugin --format json --until 10m --trace t.json running.yaml");
+    assert_eq!(running["usage"]["resource"], "nvidia.com/gpu");
+    assert_eq!((&running["usage"]["mean"], &running["endMs"]), (&1.0.into(), &600_000.into()));
+    let trace = std::fs::read_to_string(dir.path().join("t.json")).unwrap();
+    assert_eq!(trace.matches("\"dur\":600000000").count(), 2, "{trace}");
+    let ended = json("replay --no-plugin --format json ended.yaml");
+    assert_eq!((&ended["gangs"][0]["succeeded"], &ended["gangs"][0]["failed"]), (&1.into(), &1.into()));
+    assert_eq!(ended["gangs"][0]["doneMs"], 0);
+    let job = json("replay --no-plugin --format json job.yaml");
+    assert_eq!(job["pendingPods"], serde_json::json!([]));
+    for (line, code, text) in [
+        (
+            "replay --no-plugin waiting.yaml",
+            0,
+            "the input lacks PriorityClass gold (`kubectl get priorityclasses -o yaml`)",
+        ),
+        ("explain --no-plugin g ended.yaml", 0, "is done since 0s: all 2 pods have ended, 1 of them failed."),
+        (
+            "explain --no-plugin g lonely.yaml",
+            0,
+            "its PodGroup is there (lonely.yaml:6), but within 1m no pod of it comes.",
+        ),
+        ("replay --no-plugin custom.yaml", 0, "1 MPIJob of kubeflow.org/v2beta1: not simulated: a custom resource"),
+        ("replay --no-plugin none.yaml", 0, "nothing in it has a part in scheduling"),
+        ("replay --no-plugin job.yaml", 0, "Job j makes its first 2 pods only; the 1 that follow"),
+        ("replay --no-plugin class.yaml", 2, "class.yaml:6: create pod/default/a is refused at 0s: no PriorityClass"),
+        (
+            "replay --no-plugin clash.yaml",
+            2,
+            "clash.yaml:6: StatefulSet w makes the pod default/w-0, which stands in the input",
+        ),
+        ("replay --no-plugin many.yaml", 2, "many.yaml:1: ReplicaSet w asks for 2147483647 pods; it must be from 0 to"),
+    ] {
+        dir.fails(line, code, text);
+    }
+}
+
+#[test]
+fn gangs_of_two_conventions_are_two() {
+    let dir = Dir::new();
+    let pod = |name: &str, meta: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, {meta}: {{%: g}}}}\n\
+             spec: {{containers: [{{name: m, image: i}}]}}\n"
+        )
+    };
+    let label = pod("a", "labels").replace('%', "scheduling.x-k8s.io/pod-group");
+    let annotation = pod("b", "annotations").replace('%', "gang.scheduling.koordinator.sh/name");
+    dir.file("two.yaml", [GPUS, &label, &annotation].concat());
+    let output = dir.tutti("replay --no-plugin --format json two.yaml");
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let gangs: Vec<_> = summary["gangs"].as_array().unwrap().iter().map(|g| g["gang"].as_str().unwrap()).collect();
+    assert_eq!(gangs, ["default/g (scheduling.x-k8s.io/pod-group)", "default/g (gang.scheduling.koordinator.sh/name)"]);
+}
+
+/// A device keeps being one, a link too, and a failed expectation is told within the JSON.
+#[test]
+fn outputs_are_what_they_were() {
+    let dir = Dir::new();
+    dir.file("ok.yaml", CLUSTER).file("target.svg", "old");
+    std::os::unix::fs::symlink("target.svg", dir.path().join("link.svg")).unwrap();
+    assert!(dir.tutti("replay --no-plugin --svg link.svg --trace /dev/null ok.yaml").status.success());
+    assert!(std::fs::symlink_metadata(dir.path().join("link.svg")).unwrap().is_symlink());
+    assert!(std::fs::read_to_string(dir.path().join("target.svg")).unwrap().ends_with("</svg>\n"));
+    assert!(!std::fs::symlink_metadata("/dev/null").unwrap().is_file());
+    dir.file(
+        "s.yaml",
+        "apiVersion: tutti.dev/v1\nkind: Scenario\nabout: x\nsteps:\n- create: [{node: n1, allocatable: {cpu: 1}}]\n\
+         expect:\n- {by: 5s, bound: {a: 1}}\n",
+    );
+    let output = dir.tutti("replay --no-plugin --format json s.yaml");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(summary["failures"][0].as_str().unwrap().starts_with("s.yaml:7: "), "{summary}");
 }

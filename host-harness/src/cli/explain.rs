@@ -1,9 +1,11 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use serde_json::Value as Json;
+
 use super::{Fault, PluginArgs, Verdict};
 use crate::input::duration::Millis;
-use crate::report::{GangSummary, Summary};
+use crate::report::{GangSummary, PendingPod, Summary};
 use crate::run::{self, Setup};
 
 /// Say in one paragraph why a gang is not running
@@ -39,9 +41,17 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Verdict, Fault> {
             Ok(Verdict::Good)
         }
         [] => {
+            if let Some(group) = loaded.arrivals.iter().find(|arrival| is_group(&arrival.object, &args.gang)) {
+                writeln!(
+                    out,
+                    "Gang {} is not running: its PodGroup is there ({}), but within {} no pod of it comes.",
+                    args.gang, group.origin, args.until
+                )?;
+                return Ok(Verdict::Good);
+            }
             let known: Vec<_> = summary.gangs.iter().map(|g| g.gang.as_str()).take(20).collect();
             let known = if known.is_empty() {
-                "the input has no gang".to_owned()
+                format!("within {} no pod of any gang comes", args.until)
             } else {
                 format!("there are {}", known.join(", "))
             };
@@ -54,11 +64,20 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Verdict, Fault> {
     }
 }
 
+/// Whether the object is the PodGroup of this name, or namespace/name.
+fn is_group(object: &Json, gang: &str) -> bool {
+    let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+    object["kind"] == "PodGroup" && (gang == text("name") || gang == format!("{}/{}", text("namespace"), text("name")))
+}
+
 fn paragraph(gang: &GangSummary, summary: &Summary) -> String {
-    let GangSummary { gang: name, pods, bound, held, succeeded, attempts, reason, .. } = gang;
-    let waiting = pods.saturating_sub(bound + held + succeeded);
+    let GangSummary { gang: name, pods, bound, held, succeeded, failed, attempts, reason, .. } = gang;
+    let waiting = pods.saturating_sub(bound + held + succeeded + failed);
+    let failures = if *failed > 0 { format!(", {failed} of them failed") } else { String::new() };
     let mut text = match (gang.started_ms, gang.done_ms) {
-        (_, Some(done)) => format!("Gang {name} ran and was done after {}: all {pods} pods ended.", Millis(done)),
+        (_, Some(done)) => {
+            format!("Gang {name} is done since {}: all {pods} pods have ended{failures}.", Millis(done))
+        }
         (Some(started), None) if waiting == 0 => {
             format!("Gang {name} is running: {bound} of its {pods} pods have a node, since {}.", Millis(started))
         }
@@ -70,7 +89,10 @@ fn paragraph(gang: &GangSummary, summary: &Summary) -> String {
         ),
     };
     if waiting > 0 && !reason.is_empty() {
-        text.push_str(&format!(" The scheduler says: {reason}."));
+        text.push_str(&format!(" The scheduler says: {}.", reason.trim_end_matches('.')));
+    }
+    for PendingPod { pod, reason } in &gang.other_reasons {
+        text.push_str(&format!(" Of {pod} it says: {}.", reason.trim_end_matches('.')));
     }
     text
 }

@@ -115,13 +115,19 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Reads manifests, with one scenario at most, and shows what the user should know of them.
-fn load_one(paths: &[PathBuf]) -> Result<Loaded, Fault> {
+/// Reads manifests and shows what the user should know of them.
+fn load(paths: &[PathBuf]) -> Result<Loaded, Fault> {
     let loaded = input::load(paths)?;
     for note in &loaded.notes {
         // Nothing can be done about a closed standard error.
         let _ = writeln!(io::stderr(), "note: {note}");
     }
+    Ok(loaded)
+}
+
+/// The same, with one scenario at most.
+fn load_one(paths: &[PathBuf]) -> Result<Loaded, Fault> {
+    let loaded = load(paths)?;
     match &loaded.scenarios[..] {
         [(first, _), (second, _), ..] => {
             Err(Fault::Other(format!("{first} and {second} are scenarios; name one, or run all with `tutti test`")))

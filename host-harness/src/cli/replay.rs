@@ -1,7 +1,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use super::output::{Progress, write_whole};
+use super::output::{Progress, not_among_inputs, write_whole};
 use super::{Fault, Plugin, PluginArgs, Verdict};
 use crate::input::Loaded;
 use crate::input::duration::Millis;
@@ -60,6 +60,12 @@ enum Format {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Verdict, Fault> {
+    let Some(last) = args.seed.checked_add(args.seeds) else {
+        return Err(Fault::Other(format!("--seed {} leaves no room for {} seeds", args.seed, args.seeds)));
+    };
+    for output in [&args.svg, &args.trace].into_iter().flatten() {
+        not_among_inputs(output, &args.paths)?;
+    }
     let loaded = super::load_one(&args.paths)?;
     let plugin = args.plugin.load(loaded.configuration.as_ref())?;
     let mut sides = vec![Side::new("kube-scheduler with Tutti", plugin.as_ref())];
@@ -72,17 +78,17 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Verdict, Fault> {
     let progress = Progress::new(args.seeds * sides.len() as u64);
     let mut held = true;
     for side in &mut sides {
-        for seed in args.seed..args.seed.saturating_add(args.seeds) {
+        for seed in args.seed..last {
             let outcome = side.run(&loaded, seed, args.until, &|now| progress.at(now))?;
             held &= outcome.failures.is_empty();
-            for failure in &outcome.failures {
-                let (file, _) = &loaded.scenarios[0];
-                writeln!(out, "{file}:{}: {}: {}", failure.line, side.name, failure.message)?;
-            }
             if side.timeline.is_none() {
                 side.timeline = Some(outcome.timeline);
             }
-            side.summaries.push(outcome.summary);
+            let failures = outcome.failures.iter().map(|failure| {
+                let (file, _) = &loaded.scenarios[0];
+                format!("{file}:{}: {}: {}", failure.line, side.name, failure.message)
+            });
+            side.summaries.push(Summary { failures: failures.collect(), ..outcome.summary });
             progress.step();
         }
     }
@@ -123,6 +129,9 @@ fn show(args: &Args, sides: &[Side<'_>], out: &mut dyn Write) -> Result<(), Faul
             writeln!(out)?;
         }
         return Ok(());
+    }
+    for failure in sides.iter().flat_map(|s| &s.summaries).flat_map(|s| &s.failures) {
+        writeln!(out, "{failure}")?;
     }
     match sides {
         [left, right] => write!(out, "{}", comparison(&left.summaries, &right.summaries))?,

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use super::output::Progress;
 use super::{Fault, PluginArgs, Verdict};
-use crate::input::{self, Loaded};
+use crate::input::Loaded;
 use crate::run::{self, Setup, Watch};
 
 /// Run scenarios and say whether their expectations hold
@@ -24,7 +24,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Verdict, Fault> {
-    let loaded = input::load(&args.paths)?;
+    let loaded = super::load(&args.paths)?;
     if loaded.scenarios.is_empty() {
         let paths: Vec<_> = args.paths.iter().map(|p| p.display().to_string()).collect();
         return Err(Fault::Other(format!("no scenario in {}", paths.join(", "))));
@@ -37,7 +37,8 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<Verdict, Fault> {
         let one = Loaded {
             arrivals: loaded.arrivals.clone(),
             scenarios: vec![(file.clone(), scenario)],
-            ..Loaded::default()
+            configuration: loaded.configuration.clone(),
+            notes: Vec::new(),
         };
         let plugin = plugin.as_ref().map(|p| run::Plugin { file: &p.file, wasm: &p.wasm, config: p.config.as_deref() });
         let watch = |now| progress.at(now);

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::Value as Json;
 
 use super::document::{Error, Value};
@@ -33,23 +32,57 @@ pub struct Configuration {
     pub guest_config: Option<String>,
 }
 
+/// All fields of `kubescheduler.config.k8s.io/v1`, since the scheduler stops at others.
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[expect(dead_code, reason = "some fields are only the schema")]
 struct ConfigurationText {
+    api_version: String,
+    kind: String,
+    parallelism: Option<i32>,
+    leader_election: Option<LeaderElection>,
+    client_connection: Option<ClientConnection>,
+    enable_profiling: Option<bool>,
+    enable_contention_profiling: Option<bool>,
+    delay_cache_until_active: Option<bool>,
     #[serde(default)]
     profiles: Vec<Profile>,
-    percentage_of_nodes_to_score: Option<u32>,
+    percentage_of_nodes_to_score: Option<i64>,
     pod_initial_backoff_seconds: Option<i64>,
     pod_max_backoff_seconds: Option<i64>,
     #[serde(default)]
-    extenders: Vec<IgnoredAny>,
+    extenders: Vec<Json>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[expect(dead_code, reason = "the fields are the schema")]
+struct LeaderElection {
+    leader_elect: Option<bool>,
+    lease_duration: Option<String>,
+    renew_deadline: Option<String>,
+    retry_period: Option<String>,
+    resource_lock: Option<String>,
+    resource_name: Option<String>,
+    resource_namespace: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[expect(dead_code, reason = "the fields are the schema")]
+struct ClientConnection {
+    kubeconfig: Option<String>,
+    accept_content_types: Option<String>,
+    content_type: Option<String>,
+    qps: Option<f32>,
+    burst: Option<i32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Profile {
     scheduler_name: Option<String>,
-    percentage_of_nodes_to_score: Option<u32>,
+    percentage_of_nodes_to_score: Option<i64>,
     plugins: Option<BTreeMap<String, PluginSet>>,
     #[serde(default)]
     plugin_config: Vec<PluginConfig>,
@@ -97,6 +130,7 @@ impl Configuration {
             return Err(Error::new(line, "apiVersion of a scheduler configuration is kubescheduler.config.k8s.io/v1"));
         }
         let text: ConfigurationText = document.read()?;
+        text.validate(document)?;
         let mut found: Option<Self> = None;
         let (mut profiles, mut notes) = (BTreeMap::new(), Vec::new());
         for (i, profile) in text.profiles.iter().enumerate() {
@@ -140,7 +174,7 @@ impl Configuration {
         let message = "no pluginConfig has args.guestURL, so no wasm plugin is loaded";
         let found = found.ok_or_else(|| Error::new(document.line, message))?;
         let percentage = match found.percentage_of_nodes_to_score {
-            0 => text.percentage_of_nodes_to_score.unwrap_or(0),
+            0 => percentage(text.percentage_of_nodes_to_score),
             of_profile => of_profile,
         };
         Ok(Self {
@@ -219,7 +253,7 @@ impl Configuration {
             scheduler: profile.name(),
             profiles: BTreeMap::new(),
             weights: weights.filter(|(_, weight)| *weight != 0).collect(),
-            percentage_of_nodes_to_score: profile.percentage_of_nodes_to_score.unwrap_or(0),
+            percentage_of_nodes_to_score: percentage(profile.percentage_of_nodes_to_score),
             initial_backoff: None,
             max_backoff: None,
             notes: Vec::new(),
@@ -228,6 +262,97 @@ impl Configuration {
             guest_config,
         })
     }
+}
+
+/// Checked to be from 0 to 100 when it was read.
+fn percentage(figure: Option<i64>) -> u32 {
+    figure.and_then(|n| u32::try_from(n).ok()).unwrap_or(0)
+}
+
+impl ConfigurationText {
+    /// What kube-scheduler's own validation refuses (pkg/scheduler/apis/config/validation).
+    fn validate(&self, document: &Value) -> Result<(), Error> {
+        let line = |place: &Value, key: &str| place.get(key).map_or(place.line, |v| v.line);
+        let fault = |key: &str, message: String| Err(Error::new(line(document, key), format!("{key}: {message}")));
+        if self.parallelism.is_some_and(|n| n <= 0) {
+            return fault("parallelism", "must be greater than 0".to_owned());
+        }
+        let (initial, max) = (self.pod_initial_backoff_seconds, self.pod_max_backoff_seconds);
+        if initial.is_some_and(|n| n <= 0) {
+            return fault("podInitialBackoffSeconds", "must be greater than 0".to_owned());
+        }
+        let (initial, max) = (initial.unwrap_or(1), max.unwrap_or(10));
+        if max < initial {
+            let key = if self.pod_max_backoff_seconds.is_some() {
+                "podMaxBackoffSeconds"
+            } else {
+                "podInitialBackoffSeconds"
+            };
+            return fault(key, format!("the longest backoff of {max} s is shorter than the first of {initial} s"));
+        }
+        let range = |percentage: Option<i64>| percentage.is_none_or(|n| (0..=100).contains(&n));
+        if !range(self.percentage_of_nodes_to_score) {
+            return fault("percentageOfNodesToScore", "must be from 0 to 100".to_owned());
+        }
+        let places = document.get("profiles").and_then(Value::as_list).unwrap_or_default();
+        let queue_sort = |profile: &Profile| {
+            let set = profile.plugins.as_ref().and_then(|points| points.get("queueSort"));
+            set.map_or_else(Vec::new, |set| set.enabled.iter().map(|p| p.name.clone()).collect())
+        };
+        for (profile, place) in self.profiles.iter().zip(places) {
+            if !range(profile.percentage_of_nodes_to_score) {
+                let line = line(place, "percentageOfNodesToScore");
+                return Err(Error::new(line, "percentageOfNodesToScore: must be from 0 to 100"));
+            }
+            if queue_sort(profile) != queue_sort(&self.profiles[0]) {
+                let message = "queueSort differs from that of the first profile; all profiles share one queue";
+                return Err(Error::new(place.line, message));
+            }
+            let names: Vec<_> = profile.plugin_config.iter().map(|config| config.name.as_str()).collect();
+            if let Some(name) = twice(&names) {
+                return Err(Error::new(place.line, format!("two pluginConfig of {name}")));
+            }
+            for (point, set) in profile.plugins.iter().flatten() {
+                if !POINTS.contains(&point.as_str()) {
+                    let line = place.get("plugins").map_or(place.line, |plugins| line(plugins, point));
+                    let message = format!("there is no extension point {point}; there are {}", POINTS.join(", "));
+                    return Err(Error::new(line, message));
+                }
+                let names: Vec<_> = set.enabled.iter().map(|p| p.name.as_str()).collect();
+                if let Some(name) = twice(&names) {
+                    return Err(Error::new(place.line, format!("{name} is enabled twice at {point}")));
+                }
+                let all = set.disabled.iter().any(|p| p.name == "*");
+                if all && set.enabled.is_empty() && matches!(point.as_str(), "bind" | "queueSort") {
+                    let message = format!("nothing is left at {point}; the scheduler needs a plugin there");
+                    return Err(Error::new(place.line, message));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fields of `plugins`.
+const POINTS: [&str; 13] = [
+    "multiPoint",
+    "preEnqueue",
+    "queueSort",
+    "preFilter",
+    "filter",
+    "postFilter",
+    "preScore",
+    "score",
+    "reserve",
+    "permit",
+    "preBind",
+    "bind",
+    "postBind",
+];
+
+/// The first name that stands twice.
+fn twice<'a>(names: &[&'a str]) -> Option<&'a str> {
+    names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)).map(|(_, name)| *name)
 }
 
 impl Profile {
@@ -277,6 +402,42 @@ mod tests {
         }
         let good = read(multi, &format!("{url}      guestConfig: '{{\"a\": 1}}'\n")).unwrap();
         assert_eq!((good.guest_file.as_str(), good.guest_config.as_deref()), ("/plugin.wasm", Some("{\"a\": 1}")));
+    }
+
+    #[test]
+    fn refuses_what_the_scheduler_refuses() {
+        let profile = "schedulerName: a, plugins: {multiPoint: {enabled: [{name: Tutti}]}}, \
+                       pluginConfig: [{name: Tutti, args: {guestURL: 'file:///p.wasm'}}]";
+        for (settings, more, want) in [
+            ("foo: 1", "", "unknown field `foo`"),
+            ("parallelism: 0", "", "line 3: parallelism: must be greater than 0"),
+            ("percentageOfNodesToScore: 200", "", "line 3: percentageOfNodesToScore: must be from 0 to 100"),
+            ("podInitialBackoffSeconds: 0", "", "line 3: podInitialBackoffSeconds: must be greater than 0"),
+            ("podInitialBackoffSeconds: 20", "", "line 3: podInitialBackoffSeconds: the longest backoff of 10 s"),
+            ("leaderElection: {leaderElect: 'yes'}", "", "line 3: invalid type: string"),
+            ("{}", "- schedulerName: b\n  plugins: {queueSort: {enabled: [{name: X}]}}", "line 6: queueSort differs"),
+            (
+                "{}",
+                "- schedulerName: b\n  plugins: {bind: {disabled: [{name: '*'}]}}",
+                "line 6: nothing is left at bind",
+            ),
+            (
+                "{}",
+                "- schedulerName: b\n  plugins: {score: {enabled: [{name: X}, {name: X}]}}",
+                "line 6: X is enabled twice",
+            ),
+            ("{}", "- schedulerName: b\n  pluginConfig: [{name: X}, {name: X}]", "line 6: two pluginConfig of X"),
+            ("{}", "- schedulerName: b\n  plugins: {premit: {}}", "line 7: there is no extension point premit"),
+            ("{}", "- schedulerName: b\n  percentageOfNodesToScore: 101", "line 7: percentageOfNodesToScore: must"),
+        ] {
+            let settings = if settings == "{}" { "parallelism: 16" } else { settings };
+            let text = format!(
+                "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n{settings}\nprofiles:\n\
+                 - {{{profile}}}\n{more}\n"
+            );
+            let error = Configuration::read(&parse(&text).unwrap()[0]).unwrap_err().to_string();
+            assert!(error.contains(want), "{text}\n{error}\nwanted {want}");
+        }
     }
 
     #[test]

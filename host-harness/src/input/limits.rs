@@ -11,6 +11,11 @@ pub(super) fn of(loaded: &Loaded) -> Vec<String> {
     let mut notes: Vec<String> = loaded.configuration.iter().flat_map(|c| c.notes.clone()).collect();
     let mut found: BTreeMap<String, (usize, String)> = BTreeMap::new();
     let claims: BTreeSet<(&str, &str)> = of_kind(loaded, "PersistentVolumeClaim").map(name).collect();
+    let classes: BTreeSet<&str> = of_kind(loaded, "PriorityClass").map(|class| name(class).1).collect();
+    // A scenario may bring it later.
+    let lacks_class = |class: &str| {
+        !class.is_empty() && !class.starts_with("system-") && !classes.contains(class) && loaded.scenarios.is_empty()
+    };
     for pod in of_kind(loaded, "Pod") {
         let (namespace, pod_name) = name(pod);
         let mut find = |what: String| {
@@ -28,6 +33,13 @@ pub(super) fn of(loaded: &Loaded) -> Vec<String> {
             let claim = volume["persistentVolumeClaim"]["claimName"].as_str();
             claim.is_some_and(|claim| !claims.contains(&(namespace, claim)))
         };
+        if let Some(class) = spec["priorityClassName"].as_str().filter(|class| lacks_class(class)) {
+            let what = match spec["priority"].as_i64() {
+                Some(_) => "which keeps the priority it carries:",
+                None => "without which the API server refuses",
+            };
+            find(format!("the input lacks PriorityClass {class} (`kubectl get priorityclasses -o yaml`), {what}"));
+        }
         if spec["volumes"].as_array().into_iter().flatten().any(absent) {
             find(
                 "the input lacks a PersistentVolumeClaim (`kubectl get pvc,pv,storageclasses -A -o yaml`), which keeps waiting"

@@ -99,11 +99,15 @@ pub fn files(path: &Path) -> Result<Vec<PathBuf>, Problem> {
     let mut directories = vec![path.to_owned()];
     while let Some(directory) = directories.pop() {
         for entry in std::fs::read_dir(&directory).map_err(|e| fault(&directory, e.to_string()))? {
-            let entry = entry.map_err(|e| fault(&directory, e.to_string()))?.path();
+            let entry = entry.map_err(|e| fault(&directory, e.to_string()))?;
+            // Links to directories may lead in circles, and a mounted ConfigMap has its files behind hidden ones once more.
+            let is_directory = entry.file_type().is_ok_and(|t| t.is_dir());
+            let hidden = entry.file_name().to_string_lossy().starts_with('.');
+            let entry = entry.path();
             let extension = entry.extension().and_then(|e| e.to_str()).unwrap_or_default();
-            if entry.is_dir() {
+            if is_directory && !hidden {
                 directories.push(entry);
-            } else if ["yaml", "yml", "json"].contains(&extension) {
+            } else if ["yaml", "yml", "json"].contains(&extension) && entry.is_file() && !hidden {
                 found.push(entry);
             }
         }
@@ -131,6 +135,17 @@ fn read_text(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|e| format!("is not UTF-8 text: byte {}", e.utf8_error().valid_up_to()))
 }
 
+const CUSTOM: &str = "a custom resource; give the pods its controller makes";
+
+/// The items of a list; `kubectl` writes `null` where there are none.
+fn items(list: &Value) -> Option<&[Value]> {
+    match list.get("items").map(|items| &items.node) {
+        Some(document::Node::List(items)) => Some(items),
+        Some(document::Node::Null) | None => Some(&[]),
+        Some(_) => None,
+    }
+}
+
 #[derive(Default)]
 struct Loader {
     loaded: Loaded,
@@ -139,21 +154,24 @@ struct Loader {
     seen: BTreeMap<(String, String, String), Origin>,
     workloads: Vec<Arrival>,
     /// Objects left out, by kind, and why.
-    left_out: BTreeMap<(&'static str, &'static str), usize>,
+    left_out: BTreeMap<(String, &'static str), usize>,
 }
 
 impl Loader {
     fn path(&mut self, path: &Path) {
         if path.as_os_str() == "-" {
-            return self.file(path, "<stdin>");
+            return self.file(path, "<stdin>", true);
         }
         match files(path) {
-            Ok(files) => files.iter().for_each(|file| self.file(file, &file.display().to_string())),
+            Ok(files) => {
+                files.iter().for_each(|file| self.file(file, &file.display().to_string(), file == path));
+            }
             Err(problem) => self.problems.push(problem),
         }
     }
 
-    fn file(&mut self, path: &Path, name: &str) {
+    /// Reads a file that was named, or found in a directory, where an empty one may be.
+    fn file(&mut self, path: &Path, name: &str, named: bool) {
         let before = self.loaded.arrivals.len() + self.loaded.scenarios.len() + self.workloads.len();
         let problems = self.problems.len();
         let text = match read_text(path) {
@@ -165,7 +183,13 @@ impl Loader {
             Err(e) => return self.problem(name, e.line, e.message),
         };
         if documents.is_empty() {
-            return self.problem(name, None, "holds no object".to_owned());
+            let message = "holds no object";
+            if named {
+                self.problem(name, None, message.to_owned());
+            } else {
+                self.loaded.notes.push(format!("{name}: {message}"));
+            }
+            return;
         }
         let file: Rc<str> = name.into();
         for document in &documents {
@@ -197,7 +221,7 @@ impl Loader {
                 Ok(configuration) => self.loaded.configuration = Some(configuration),
                 Err(e) => self.problem(file, e.line, e.message),
             }
-        } else if let (true, Some(items)) = (kind.ends_with("List"), document.get("items").and_then(Value::as_list)) {
+        } else if let (true, Some(items)) = (kind.ends_with("List"), items(document)) {
             // Items of a PodList carry neither apiVersion nor kind; those of a List do.
             let of_list = |key: &str, text: &str| {
                 let line = document.line;
@@ -228,6 +252,12 @@ impl Loader {
             Ok(kind) => kind,
             Err(e) => return self.problem(file, e.line, e.message),
         };
+        let Some(kind) = kind else {
+            let text = |name: &str| document.get(name).and_then(Value::as_str).unwrap_or_default();
+            let what = format!("{} of {}", text("kind"), text("apiVersion"));
+            *self.left_out.entry((what, CUSTOM)).or_default() += 1;
+            return;
+        };
         let faults = strict::check(document, kind);
         let bad = !faults.is_empty();
         faults.into_iter().for_each(|e| self.problem(file, e.line, e.message));
@@ -240,7 +270,7 @@ impl Loader {
             Use::Modelled | Use::Workload => None,
         };
         if let Some(why) = left_out {
-            *self.left_out.entry((kind.kind, why)).or_default() += 1;
+            *self.left_out.entry((kind.kind.to_owned(), why)).or_default() += 1;
             return;
         }
         let text = |path: &[&str]| document.at(path).and_then(Value::as_str);
@@ -285,7 +315,7 @@ impl Loader {
         if !self.problems.is_empty() {
             return Err(self.problems);
         }
-        super::workload::expand(&mut self.loaded, &self.workloads);
+        super::workload::expand(&mut self.loaded, &self.workloads)?;
         for ((kind, why), count) in &self.left_out {
             self.loaded.notes.push(match *why {
                 "" => format!("{count} {kind}: has no part in scheduling, left out"),

@@ -20,7 +20,7 @@ pub use pod::{
     ResourceRequirements, Toleration, TopologySpreadConstraint, Volume, VolumeSource, WeightedPodAffinityTerm,
 };
 pub use quantity::Quantity;
-pub use requests::{non_zero_requests, pod_requests};
+pub use requests::{default_requests, non_zero_requests, pod_requests};
 pub use selector::{LabelSelector, LabelSelectorRequirement};
 pub use time::Time;
 

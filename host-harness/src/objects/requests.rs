@@ -6,6 +6,17 @@ use kube_scheduler_sdk::Quantity;
 
 use super::{Container, Pod};
 
+/// Requests that aren't given are as large as the limits, as the API server fills them in.
+pub fn default_requests(pod: &mut Pod) {
+    let spec = &mut pod.spec;
+    let of_containers = spec.containers.iter_mut().chain(&mut spec.init_containers).map(|c| &mut c.resources);
+    for resources in of_containers.chain(&mut spec.resources) {
+        for (name, limit) in &resources.limits {
+            resources.requests.entry(name.clone()).or_insert_with(|| limit.clone());
+        }
+    }
+}
+
 /// The CPU that a container without a request counts as when nodes are compared, in milli.
 const DEFAULT_CPU: Quantity = Quantity::from_milli(100);
 /// The memory that a container without a request counts as when nodes are compared, in bytes.

@@ -24,6 +24,8 @@ pub struct Summary {
     pub usage: Usage,
     /// No collective job could progress any more and none of those left was whole.
     pub deadlocked: bool,
+    /// Expectations of a scenario that did not hold: file, line and what was found.
+    pub failures: Vec<String>,
 }
 
 /// One gang.
@@ -40,6 +42,8 @@ pub struct GangSummary {
     pub held: usize,
     /// Ended with success.
     pub succeeded: usize,
+    /// Ended without.
+    pub failed: usize,
     /// When its first pod came.
     pub came_ms: i64,
     /// When its first pod got a node.
@@ -50,9 +54,11 @@ pub struct GangSummary {
     pub attempts: usize,
     /// Why those that wait wait.
     pub reason: String,
+    /// What some of them are told besides, each text once.
+    pub other_reasons: Vec<PendingPod>,
 }
 
-/// A pod that waits by itself.
+/// A pod that waits, and why.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingPod {
@@ -167,7 +173,9 @@ impl Summary {
 impl GangSummary {
     fn state(&self) -> String {
         let mut parts = Vec::new();
-        for (count, word) in [(self.bound, "bound"), (self.held, "held"), (self.succeeded, "succeeded")] {
+        for (count, word) in
+            [(self.bound, "bound"), (self.held, "held"), (self.succeeded, "succeeded"), (self.failed, "failed")]
+        {
             match count {
                 0 => {}
                 n if n == self.pods => return word.to_owned(),

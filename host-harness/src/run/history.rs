@@ -7,13 +7,24 @@ use serde_json::Value as Json;
 
 use super::collective::Collectives;
 use crate::input::duration::Millis;
-use crate::objects::{Node, Pod, pod_requests};
+use crate::objects::{Node, Pod, default_requests, pod_requests};
 use crate::report::{Bar, GangSummary, Lane, PendingPod, State, Summary, Timeline, Usage};
 use crate::scheduler::{self, PodKey, Record, What};
 
-/// Where pods name their gang, in the order that counts.
-const GANG_LABELS: [&str; 2] = ["scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io/name"];
-const GANG_ANNOTATIONS: [&str; 2] = ["scheduling.k8s.io/group-name", "gang.scheduling.koordinator.sh/name"];
+/// Where pods name their gang, in the order that counts, and whether that's a label or an annotation.
+const GANG_KEYS: [(&str, bool); 4] = [
+    ("scheduling.x-k8s.io/pod-group", true),
+    ("scheduling.k8s.io/group-name", false),
+    ("pod-group.scheduling.sigs.k8s.io/name", true),
+    ("gang.scheduling.koordinator.sh/name", false),
+];
+
+/// A gang is known by the key that names it, and by its namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Gang {
+    key: &'static str,
+    name: String,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct History {
@@ -24,7 +35,8 @@ pub(super) struct History {
     pub(super) evictions: Vec<(Millis, PodKey)>,
     /// When something last came to pass in the cluster, beyond a retry.
     pub(super) last_progress: i64,
-    refusal: Option<String>,
+    /// An action that the API server refused, and what it said.
+    refusal: Option<(String, String)>,
     guest_fault: Option<(String, Millis)>,
     nodes: Vec<(String, BTreeMap<String, i64>)>,
     pods: BTreeMap<PodKey, PodStory>,
@@ -34,7 +46,9 @@ pub(super) struct History {
 
 #[derive(Debug, Default)]
 struct PodStory {
-    gang: Option<String>,
+    gang: Option<Gang>,
+    /// It had ended before the run.
+    ended_before: bool,
     requests: BTreeMap<String, i64>,
     came: i64,
     ended: Option<i64>,
@@ -77,16 +91,17 @@ impl History {
             }
         }
         if object["kind"] == "Pod"
-            && let Ok(pod) = Pod::deserialize(object)
+            && let Ok(mut pod) = Pod::deserialize(object)
         {
+            default_requests(&mut pod);
             let meta = &pod.metadata;
-            let of = |map: &BTreeMap<String, String>, key: &str| map.get(key).filter(|v| !v.is_empty()).cloned();
-            let gang = of(&meta.labels, GANG_LABELS[0])
-                .or_else(|| of(&meta.annotations, GANG_ANNOTATIONS[0]))
-                .or_else(|| of(&meta.labels, GANG_LABELS[1]))
-                .or_else(|| of(&meta.annotations, GANG_ANNOTATIONS[1]));
+            let gang = GANG_KEYS.iter().find_map(|&(key, label)| {
+                let name = if label { &meta.labels } else { &meta.annotations }.get(key).filter(|v| !v.is_empty())?;
+                Some(Gang { key, name: format!("{}/{name}", meta.namespace) })
+            });
             let story = self.pods.entry(PodKey::new(&meta.namespace, &meta.name)).or_default();
-            story.gang = gang.map(|name| format!("{}/{name}", meta.namespace));
+            story.gang = gang;
+            story.ended_before = matches!(pod.status.phase.as_str(), "Succeeded" | "Failed");
             story.requests = pod_requests(&pod).into_iter().map(|(r, q)| (r.clone(), units(&r, q))).collect();
         }
     }
@@ -104,8 +119,8 @@ impl History {
                         story.came = now;
                         self.order.push(pod.clone());
                     }
-                    story.ended = None;
-                    if !node.is_empty() {
+                    story.ended = story.ended_before.then_some(now);
+                    if !node.is_empty() && !story.ended_before {
                         story.open(node, now, false);
                     }
                 }
@@ -138,7 +153,9 @@ impl History {
                     }
                 }
                 What::Refused { action, reason } => {
-                    self.refusal.get_or_insert_with(|| format!("{action} is refused at {}: {reason}", Millis(now)));
+                    self.refusal.get_or_insert_with(|| {
+                        (action.clone(), format!("{action} is refused at {}: {reason}", Millis(now)))
+                    });
                 }
                 What::GuestFault { call, reason } => {
                     self.guest_fault.get_or_insert_with(|| (format!("{call}: {reason}"), Millis(now)));
@@ -175,9 +192,14 @@ impl History {
         story.ended.get_or_insert(now);
     }
 
-    /// The first action that the API server refused.
-    pub(super) fn refusal(&self) -> Option<&str> {
-        self.refusal.as_deref()
+    /// The first action that the API server refused, and a sentence on it.
+    pub(super) fn refusal(&self) -> Option<(&str, &str)> {
+        self.refusal.as_ref().map(|(action, message)| (action.as_str(), message.as_str()))
+    }
+
+    /// Whether some pod has its room still.
+    pub(super) fn runs_on(&self) -> bool {
+        self.pods.values().any(|story| story.spans.last().is_some_and(|span| span.to.is_none()))
     }
 
     /// The first call of the guest that failed, and when.
@@ -185,15 +207,24 @@ impl History {
         self.guest_fault.as_ref().map(|(fault, at)| (fault.as_str(), *at))
     }
 
-    fn gangs(&self) -> Vec<&str> {
-        let mut gangs: Vec<&str> = Vec::new();
-        let mut seen = HashMap::new();
-        for pod in &self.order {
-            if let Some(gang) = self.pods[pod].gang.as_deref() {
-                seen.entry(gang).or_insert_with(|| gangs.push(gang));
-            }
+    /// In the order they came, and what to call each: its key is told where two have one name.
+    fn gangs(&self) -> (HashMap<&Gang, usize>, Vec<String>) {
+        let mut index = HashMap::new();
+        let mut gangs: Vec<&Gang> = Vec::new();
+        for gang in self.order.iter().filter_map(|pod| self.pods[pod].gang.as_ref()) {
+            index.entry(gang).or_insert_with(|| {
+                gangs.push(gang);
+                gangs.len() - 1
+            });
         }
-        gangs
+        let mut count: HashMap<&str, usize> = HashMap::new();
+        gangs.iter().for_each(|gang| *count.entry(&gang.name).or_default() += 1);
+        let names = gangs.iter().map(|Gang { key, name }| match count[name.as_str()] {
+            1 => name.clone(),
+            _ => format!("{name} ({key})"),
+        });
+        let names = names.collect();
+        (index, names)
     }
 
     /// The resource of which the pods ask for the largest part of the cluster.
@@ -213,8 +244,7 @@ impl History {
         let resource = self.contended();
         let lane_of: HashMap<&str, usize> =
             self.nodes.iter().enumerate().map(|(i, (name, _))| (name.as_str(), i)).collect();
-        let gangs = self.gangs();
-        let gang_of: HashMap<&str, usize> = gangs.iter().enumerate().map(|(i, &gang)| (gang, i)).collect();
+        let (gang_of, gangs) = self.gangs();
         let mut bars = Vec::new();
         let mut last = 0;
         for pod in &self.order {
@@ -226,7 +256,7 @@ impl History {
                 last = last.max(to);
                 let mut bar = |from: i64, to: i64, state| {
                     if to > from && amount > 0 {
-                        let gang = story.gang.as_deref().map(|g| gang_of[g]);
+                        let gang = story.gang.as_ref().map(|g| gang_of[g]);
                         bars.push(Bar { lane, gang, pod: pod.to_string(), start: from, end: to, amount, state });
                     }
                 };
@@ -253,7 +283,7 @@ impl History {
             subtitle: String::new(),
             end: last.max(1),
             lanes: lanes.collect(),
-            gangs: gangs.into_iter().map(str::to_owned).collect(),
+            gangs,
             bars,
             resource,
         }
@@ -275,15 +305,17 @@ impl History {
                 bound: 0,
                 held: 0,
                 succeeded: 0,
+                failed: 0,
                 came_ms: i64::MAX,
                 started_ms: None,
                 done_ms: Some(0),
                 attempts: 0,
                 reason: String::new(),
+                other_reasons: Vec::new(),
             })
             .collect();
-        let index: HashMap<&str, usize> = timeline.gangs.iter().enumerate().map(|(i, g)| (g.as_str(), i)).collect();
-        let gang_of = |pod: &PodKey| self.pods.get(pod)?.gang.as_deref().map(|g| index[g]);
+        let (index, _) = self.gangs();
+        let gang_of = |pod: &PodKey| self.pods.get(pod)?.gang.as_ref().map(|g| index[g]);
         for pod in &self.order {
             let (story, Some(gang)) = (&self.pods[pod], gang_of(pod)) else { continue };
             let gang = &mut gangs[gang];
@@ -309,10 +341,17 @@ impl History {
             let gang = &mut gangs[gang];
             gang.pods += 1;
             gang.succeeded += usize::from(pod.phase == "Succeeded");
+            gang.failed += usize::from(pod.phase == "Failed");
             gang.bound += usize::from(!pod.node.is_empty() && !matches!(pod.phase, "Succeeded" | "Failed"));
             gang.held += usize::from(pod.waiting);
             if pending && gang.reason.is_empty() {
                 pod.reason.clone_into(&mut gang.reason);
+            } else if pending
+                && gang.reason != pod.reason
+                && !pod.reason.is_empty()
+                && gang.other_reasons.iter().all(|other| other.reason != pod.reason)
+            {
+                gang.other_reasons.push(PendingPod { pod: pod.key.to_string(), reason: pod.reason.to_owned() });
             }
         }
         Summary {
@@ -323,6 +362,7 @@ impl History {
             pending_pods,
             usage: Usage::of(timeline),
             deadlocked: false,
+            failures: Vec::new(),
         }
     }
 }

@@ -17,10 +17,10 @@ use self::history::History;
 use self::observe::Watched;
 use crate::guest::{Guest, Instances, Options};
 use crate::input::duration::Millis;
-use crate::input::{Loaded, Problem};
+use crate::input::{Arrival, Loaded, Problem};
 use crate::report::{Summary, Timeline};
 use crate::scenario::{Action, Checker, Conditions, Failure, Pattern, Step};
-use crate::scheduler::{self, SimConfig, Simulator, StartPlugin};
+use crate::scheduler::{self, ObjectRef, SimConfig, Simulator, StartPlugin};
 
 /// A run in which nothing has come to pass for so long won't get any further: longer than every backoff and than the
 /// five and a half minutes after which the scheduler tries a pod again without any event.
@@ -219,7 +219,14 @@ impl<'a> Run<'a> {
             }
             now = next;
         };
-        let end = if stuck && self.collectives.any() { now } else { self.end };
+        let bounded = self.setup.until.is_some() || self.checker.is_some();
+        let end = match (stuck && self.collectives.any(), bounded) {
+            (true, _) => now,
+            (false, true) => self.end,
+            // What runs on is shown to do so.
+            (false, false) if self.history.runs_on() => Millis(now.0.saturating_add(QUIET_MS)).min(self.end),
+            (false, false) => now,
+        };
         if let Some(checker) = &mut self.checker {
             checker.look(
                 now,
@@ -227,7 +234,7 @@ impl<'a> Run<'a> {
                 &Watched { state: self.simulator.state(), history: &self.history },
             );
         }
-        self.outcome(now.min(end), stuck)
+        self.outcome(end, stuck)
     }
 
     /// Lets everything of one moment happen.
@@ -348,10 +355,15 @@ impl<'a> Run<'a> {
     }
 
     fn outcome(self, end: Millis, stuck: bool) -> Result<Outcome, Vec<Problem>> {
-        let file = self.loaded.scenarios.first().map_or(String::new(), |(file, _)| file.clone());
-        let refused = |message: String| vec![Problem { file: file.clone(), line: None, message }];
-        if let Some(refusal) = self.history.refusal() {
-            return Err(refused(refusal.to_owned()));
+        if let Some((action, message)) = self.history.refusal() {
+            let creates = |arrival: &&Arrival| {
+                ObjectRef::of(&arrival.object).is_ok_and(|object| action == format!("create {object}"))
+            };
+            let (file, line) = match self.loaded.arrivals.iter().find(creates) {
+                Some(Arrival { origin, .. }) => (origin.file.to_string(), Some(origin.line)),
+                None => (self.loaded.scenarios.first().map_or(String::new(), |(file, _)| file.clone()), None),
+            };
+            return Err(vec![Problem { file, line, message: message.to_owned() }]);
         }
         let failures = self.checker.map(Checker::finish).unwrap_or_default();
         let deadlocked = stuck && self.collectives.unfinished() && !self.collectives.working();

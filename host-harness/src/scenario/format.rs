@@ -203,7 +203,7 @@ struct ItemText {
 }
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a name, as text in quotes where YAML reads something else (n, y, no, 1)")]
 enum Names {
     One(String),
     Many(Vec<String>),
@@ -267,7 +267,7 @@ struct ConditionsText {
 type Counts = BTreeMap<String, CountText>;
 
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a number, or a comparison in quotes such as \">= 2\"")]
 enum CountText {
     Exact(u64),
     Compared(String),
@@ -429,7 +429,10 @@ impl ItemText {
             }
             let value = Value::from_json(object, line);
             match strict::kind_of(&value) {
-                Ok(kind) => errors.extend(strict::check(&value, kind)),
+                Ok(Some(kind)) => errors.extend(strict::check(&value, kind)),
+                Ok(None) => {
+                    errors.push(Error::new(line, "a custom resource that is not known has no part in a scenario"))
+                }
                 Err(e) => errors.push(e),
             }
         }

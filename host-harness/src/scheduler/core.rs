@@ -18,7 +18,7 @@ use super::resource::Resources;
 use super::selector::Selectors;
 use super::trace::{PodKey, Trace, What};
 use super::volume::{Plan, Storage};
-use crate::objects::{Node, Pod, PodCondition, Time};
+use crate::objects::{Node, Pod, PodCondition, Time, default_requests};
 
 /// The label that every namespace has.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
@@ -372,15 +372,12 @@ impl Core {
 
     /// What the API server fills in.
     fn admit(&mut self, pod: &mut Pod) -> Result<(), String> {
+        default_requests(pod);
         let spec = &mut pod.spec;
         if spec.scheduler_name.is_empty() {
             "default-scheduler".clone_into(&mut spec.scheduler_name);
         }
         for container in spec.containers.iter_mut().chain(&mut spec.init_containers) {
-            let resources = &mut container.resources;
-            for (name, limit) in &resources.limits {
-                resources.requests.entry(name.clone()).or_insert_with(|| limit.clone());
-            }
             if spec.host_network {
                 for port in &mut container.ports {
                     port.host_port = port.container_port;
@@ -403,7 +400,11 @@ impl Core {
             }
             name => {
                 let class = self.priority_classes().find(|(r, _)| r.name == name);
-                Some(class.ok_or_else(|| format!("no PriorityClass with name {name} was found"))?)
+                // A pod of a dump has its class resolved already.
+                if class.is_none() && spec.priority.is_none() {
+                    return Err(format!("no PriorityClass with name {name} was found"));
+                }
+                class
             }
         };
         if let Some((_, class)) = class {
