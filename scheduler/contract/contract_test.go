@@ -185,6 +185,33 @@ func TestTheExtensionKeepsIt(t *testing.T) {
 	}
 }
 
+// A guest's buffer grows with the host's replies, and stays right. wazero before 1.9 compiled the filling of a grown buffer
+// wrong, so that a reply above 2 KiB ended in a trap.
+func TestRepliesOfAllSizes(t *testing.T) {
+	h := &handle{}
+	logged := &lines{}
+	klog.SetLogger(logr.New(logged))
+	t.Cleanup(klog.ClearLogger)
+	plugin, err := load(t, "../../out/guest/probe.wasm", "", h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns", UID: "u"}}
+	for _, size := range []int{1 << 10, 2 << 10, 5_000, 20_000, 200_000, 2_000_000, 5_000} {
+		var nodes []*v1.Node
+		for sum := 0; sum < size; {
+			node := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%d", len(nodes)), Labels: map[string]string{"l": strings.Repeat("x", 200)}}}
+			sum += node.Size()
+			nodes = append(nodes, node)
+		}
+		h.snapshot, logged.pairs = cache.NewSnapshot(nil, nodes), nil
+		_, status := plugin.(framework.PreFilterPlugin).PreFilter(context.Background(), nil, pod)
+		if seen := [2]string{"nodes", strconv.Itoa(len(nodes))}; !status.IsSuccess() || !slices.Contains(logged.pairs, seen) {
+			t.Errorf("%d bytes: %v, the guest logs %v, want %v", size, status, logged.pairs, seen)
+		}
+	}
+}
+
 // call makes one call, and gives its status and what it answers beside it, written as the list has it.
 func call(t *testing.T, plugin framework.Plugin, h *handle, l *list, s *step) (status *framework.Status, result string) {
 	t.Helper()
