@@ -276,13 +276,13 @@ func BenchmarkInstance(b *testing.B) {
 	p, _ := newFakeHandle(nil).load(b, "plugin")
 	loaded := time.Since(before)
 	permit := p.(interface {
-		framework.ReservePlugin
+		framework.PreFilterPlugin
 		framework.PermitPlugin
 	})
 	for i := 0; b.Loop(); i++ {
 		// Permit takes the pod's instance away; the pod waits for ever.
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default", UID: types.UID(fmt.Sprint(i))}}
-		permit.Reserve(b.Context(), nil, pod, "node-0")
+		permit.PreFilter(b.Context(), nil, pod)
 		permit.Permit(b.Context(), nil, pod, "node-0")
 	}
 	b.ReportMetric(float64(loaded.Milliseconds()), "ms/load")

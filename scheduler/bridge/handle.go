@@ -44,7 +44,7 @@ func newGuestPlugin(ctx context.Context, name string, args kruntime.Object, h fr
 	}()
 	w := newWatch(name, callLimit, exitOn)
 	go w.run(ctx.Done())
-	if p, err = wasm.PluginFactory(name)(w.during(ctx), args, h); err != nil {
+	if p, err = wasm.PluginFactory(name)(offHeap(w.during(ctx)), args, h); err != nil {
 		return nil, err
 	}
 	guest, ok := p.(interface{ Guest() wazero.CompiledModule })
@@ -59,7 +59,7 @@ func newGuestPlugin(ctx context.Context, name string, args kruntime.Object, h fr
 		_ = p.(io.Closer).Close()
 		return nil, err
 	}
-	return p, nil
+	return withInstancesOffHeap(p), nil
 }
 
 // Handle is the framework's handle with the extension's gaps closed.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	wasm "sigs.k8s.io/kube-scheduler-wasm-extension/scheduler/plugin"
@@ -124,6 +126,79 @@ func TestGuestsRefusedAtLoad(t *testing.T) {
 			t.Errorf("plugin %v, error %v", p, err)
 		}
 	})
+}
+
+// What a guest exports is what the framework sees of the plugin, also where the bridge stands between.
+func TestPointsOfGuests(t *testing.T) {
+	holds := []export{{"reserve", ok}, {"unreserve", ok}, {"permit", ok}, {"bind", ok}, {"postbind", ok}}
+	for _, c := range []struct {
+		exports        []export
+		filters, holds bool
+	}{
+		{[]export{{"filter", ok}, {"postfilter", ok}}, true, false},
+		{holds, false, true},
+		{append([]export{{"prefilter", ok}, {"filter", ok}, {"postfilter", ok}, {"score", ok}}, holds...), true, true},
+	} {
+		p, err := loadGuest(t.Context(), guestFile(t, c.exports...), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, filter := p.(framework.FilterPlugin)
+		_, post := p.(framework.PostFilterPlugin)
+		_, score := p.(framework.ScorePlugin)
+		_, permit := p.(framework.PermitPlugin)
+		_, bind := p.(framework.BindPlugin)
+		if filter != c.filters || post != c.filters || score != (c.filters && c.holds) || permit != c.holds || bind != c.holds {
+			t.Errorf("%v: filter %v, postFilter %v, score %v, permit %v, bind %v", c.exports, filter, post, score, permit, bind)
+		}
+		_, enqueue := p.(framework.EnqueueExtensions)
+		_, prefilter := p.(framework.PreFilterPlugin)
+		_, closer := p.(io.Closer)
+		if !enqueue || !prefilter || !closer {
+			t.Errorf("%v: enqueue %v, preFilter %v, closer %v", c.exports, enqueue, prefilter, closer)
+		}
+	}
+}
+
+func TestLinearMemory(t *testing.T) {
+	m := newLinearMemory(0, 4<<30)
+	defer m.Free()
+	small := m.Reallocate(64 << 10)
+	small[0], small[len(small)-1] = 1, 2
+	large := m.Reallocate(memoryLimit)
+	if len(large) != memoryLimit || &large[0] != &small[0] || large[len(small)-1] != 2 || large[len(large)-1] != 0 {
+		t.Error("the grown memory is another one, or not clean")
+	}
+	if m.Reallocate(memoryLimit+1) != nil {
+		t.Error("it grows above the limit")
+	}
+}
+
+// The memory of a waiting pod's instance is not the garbage collector's.
+func TestInstancesAreOffTheHeap(t *testing.T) {
+	const instances, pages = 40, 50                                               // 125 MiB
+	file := guestFile(t, export{"prefilter", []byte{0x41, pages, 0x40, 0, 0x1a}}, // memory.grow; drop
+		export{"reserve", ok}, export{"unreserve", ok}, export{"permit", ok}, export{"bind", ok}, export{"postbind", ok})
+	p, err := loadGuest(t.Context(), file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range instances {
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: types.UID(rune('a' + i))}}
+		if _, status := p.(framework.PreFilterPlugin).PreFilter(t.Context(), nil, pod); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		p.(framework.PermitPlugin).Permit(t.Context(), nil, pod, "n") // the instance stays with the pod
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > instances*pages<<16/4 {
+		t.Errorf("the heap grew by %d MiB", grown>>20)
+	}
+	runtime.KeepAlive(p)
 }
 
 func TestExportWarnings(t *testing.T) {
