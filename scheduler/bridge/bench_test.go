@@ -243,6 +243,34 @@ func BenchmarkPreFilter(b *testing.B) {
 	}
 }
 
+// All calls for a pod, from PreFilter to PostBind: one of no gang, and a member whose siblings are held.
+func BenchmarkPod(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		gang int
+	}{{"ordinary", 0}, {"member", 8}} {
+		b.Run(c.name, func(b *testing.B) {
+			pods := append(gang(c.gang), bigPod("job-7"), bigPod("job-8"))
+			loaded, _ := newFakeHandle(benchNodes(500), pods...).load(b, "plugin")
+			p := loaded.(fullHolder)
+			cycle := func(pod *v1.Pod) {
+				p.PreFilter(b.Context(), nil, pod)
+				p.PreScore(b.Context(), nil, pod, nil)
+				p.Reserve(b.Context(), nil, pod, "node-1")
+				if status, _ := p.Permit(b.Context(), nil, pod, "node-1"); status.IsSuccess() != (c.gang == 0) {
+					b.Fatal(status)
+				}
+				p.Bind(b.Context(), nil, pod, "node-1")
+				p.PostBind(b.Context(), nil, pod, "node-1")
+			}
+			cycle(pods[0])
+			for b.Loop() {
+				cycle(pods[1])
+			}
+		})
+	}
+}
+
 func BenchmarkNodesFree5000(b *testing.B) {
 	h := newFakeHandle(benchNodes(5000))
 	s := newServer(b.Context(), "Tutti", h, newTable(realClock{}))
