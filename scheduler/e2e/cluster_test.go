@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+
+	"tutti/scheduler/podgroup"
 )
 
 // resources that a scenario or test may leave, pods first.
@@ -69,6 +71,13 @@ func (c *testCluster) wipe() error {
 			if err := ctx.Err(); err != nil {
 				return fmt.Errorf("%d %s are still there: %w", left, r.Resource, err)
 			}
+		}
+	}
+	// Schedulers are killed at the end of their tests; the next one shouldn't wait until their leases have run out.
+	leases := c.Client.CoordinationV1().Leases(metav1.NamespaceSystem)
+	for _, name := range []string{"kube-scheduler", podgroup.Manager} {
+		if err := leases.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return err
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@
 //	minMember changes                                    s-14, t-02
 //	two profiles share a gang                            TestTwoProfilesShareAGang
 //	kill -9 with members held, or half bound             TestKilledWhileHeld, TestKilledWhileBinding; s-38, t-05
-//	leader election fails over                           TestFailover
+//	leader election fails over, held or half bound       the same, each "failover"
 //	a binding is refused after the release               s-06, t-04, t-10
 //	the API server is away                               TestAPIServerAway (killed), t-03 (cut off at the release)
 //	no leak                                              TestNoLeak

@@ -15,7 +15,6 @@ import (
 
 	"tutti/scheduler/fakekubelet"
 	"tutti/scheduler/localcluster"
-	"tutti/scheduler/podgroup"
 )
 
 const (
@@ -62,7 +61,7 @@ var (
 	start sync.Mutex // one cluster starts at a time: it is the one thing that needs the processor
 )
 
-// testCluster is a cluster with a fake kubelet and the status controller.
+// testCluster is a cluster with a fake kubelet.
 type testCluster struct {
 	*localcluster.Cluster
 	binary  string
@@ -117,7 +116,6 @@ func newCluster() (*testCluster, error) {
 		return nil, err
 	}
 	go func() { _ = fakekubelet.Run(ctx, c.Client, fakekubelet.Options{}) }()
-	go func() { _ = podgroup.Run(ctx, c.Config, podgroup.Options{}) }()
 	return &testCluster{Cluster: c, binary: path, stop: stop}, nil
 }
 
@@ -127,6 +125,7 @@ func (c *testCluster) scheduler(t *testing.T, o localcluster.SchedulerOptions) *
 	if o.Binary == "" {
 		o.Binary, o.Args = c.binary, []string{"kube-scheduler"}
 	}
+	o.PodGroupStatus = true
 	s, err := c.StartScheduler(o)
 	if err != nil {
 		t.Fatalf("the scheduler doesn't start: %v", err)

@@ -17,11 +17,13 @@ import (
 
 // SchedulerOptions say how a scheduler is started.
 type SchedulerOptions struct {
-	Binary      string    // started as "Binary Args… --config=…"
-	Args        []string  // before --config; {"kube-scheduler"} for tutti-local
-	Plugin      string    // file of the gang plugin's guest; "": no plugin
-	GuestConfig string    // JSON; "" is {}
-	Profiles    []Profile // none: default-scheduler with Plugin
+	Binary      string   // started as "Binary Args… --config=…"
+	Args        []string // before --config; {"kube-scheduler"} for tutti-local
+	Plugin      string   // file of the gang plugin's guest; "": no plugin
+	GuestConfig string   // JSON; "" is {}
+	// PodGroupStatus has the scheduler keep the status of PodGroups. Plugin must be set.
+	PodGroupStatus bool
+	Profiles       []Profile // none: default-scheduler with Plugin
 	// Coscheduling enables that plugin of kubernetes-sigs/scheduler-plugins instead, as its documentation does, for
 	// comparisons. Binary must have it.
 	Coscheduling bool
@@ -106,10 +108,10 @@ func (c *Cluster) schedulerConfig(o SchedulerOptions) ([]byte, error) {
 	var profiles list
 	for _, p := range of {
 		profile := map[string]any{"schedulerName": p.Name}
-		guest, config := p.Guest, p.GuestConfig
+		guest, config, status := p.Guest, p.GuestConfig, false
 		points := map[string]any{"multiPoint": map[string]any{"enabled": named(PluginName), "disabled": named(p.Disabled...)}}
 		if guest == "" && o.Plugin != "" {
-			guest, config = o.Plugin, o.GuestConfig
+			guest, config, status = o.Plugin, o.GuestConfig, o.PodGroupStatus
 			points["preFilter"] = enabled(PluginName)
 			points["postFilter"] = enabled(PluginName, "DefaultPreemption")
 		}
@@ -120,7 +122,7 @@ func (c *Cluster) schedulerConfig(o SchedulerOptions) ([]byte, error) {
 			}
 			profile["plugins"] = points
 			profile["pluginConfig"] = list{{"name": PluginName, "args": map[string]any{
-				"guestURL": "file://" + file, "guestConfig": cmp.Or(config, "{}"),
+				"guestURL": "file://" + file, "guestConfig": cmp.Or(config, "{}"), "podGroupStatus": status,
 			}}}
 		}
 		if o.Coscheduling {

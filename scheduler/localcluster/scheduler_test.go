@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	kubeschedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
 )
@@ -22,15 +23,15 @@ func TestSchedulerConfig(t *testing.T) {
 			return len(k.Profiles) == 1 && k.Profiles[0].SchedulerName == "default-scheduler" && !strings.Contains(plugins(k, 0), PluginName) &&
 				k.ClientConnection.Kubeconfig == "/somewhere/kubeconfig" && k.PodMaxBackoffSeconds == 10 && !k.LeaderElection.LeaderElect
 		}},
-		"the gang plugin": {SchedulerOptions{Plugin: "p.wasm", Profiles: []Profile{{Name: "a"}, {Name: "b"}}},
+		"the gang plugin": {SchedulerOptions{Plugin: "p.wasm", PodGroupStatus: true, Profiles: []Profile{{Name: "a"}, {Name: "b"}}},
 			func(k *kubeschedulerconfig.KubeSchedulerConfiguration) bool {
 				post := k.Profiles[1].Plugins.PostFilter.Enabled
 				return len(k.Profiles) == 2 && k.Profiles[1].SchedulerName == "b" && len(post) == 2 && post[0].Name == PluginName &&
-					strings.Contains(plugins(k, 1), PluginName)
+					strings.Contains(plugins(k, 1), PluginName) && keepsStatus(k)
 			}},
 		"another guest": {SchedulerOptions{Profiles: []Profile{{Name: "a", Guest: "g.wasm", Disabled: []string{"ImageLocality"}}}},
 			func(k *kubeschedulerconfig.KubeSchedulerConfiguration) bool {
-				return len(k.Profiles[0].Plugins.PostFilter.Enabled) == 0 && k.Profiles[0].Plugins.MultiPoint.Disabled[0].Name == "ImageLocality"
+				return !keepsStatus(k) && len(k.Profiles[0].Plugins.PostFilter.Enabled) == 0 && k.Profiles[0].Plugins.MultiPoint.Disabled[0].Name == "ImageLocality"
 			}},
 		"Coscheduling": {SchedulerOptions{Coscheduling: true}, func(k *kubeschedulerconfig.KubeSchedulerConfiguration) bool {
 			return k.Profiles[0].Plugins.QueueSort.Enabled[0].Name == "Coscheduling"
@@ -54,6 +55,16 @@ func TestSchedulerConfig(t *testing.T) {
 			}
 		})
 	}
+}
+
+// keepsStatus tells whether the plugin of the first profile has podGroupStatus.
+func keepsStatus(k *kubeschedulerconfig.KubeSchedulerConfiguration) bool {
+	for _, config := range k.Profiles[0].PluginConfig {
+		if config.Name == PluginName {
+			return strings.Contains(string(config.Args.(*runtime.Unknown).Raw), `"podGroupStatus": true`)
+		}
+	}
+	return false
 }
 
 func plugins(k *kubeschedulerconfig.KubeSchedulerConfiguration, profile int) string {

@@ -28,7 +28,6 @@ import (
 	"tutti/scheduler/bridge"
 	"tutti/scheduler/fakekubelet"
 	"tutti/scheduler/localcluster"
-	"tutti/scheduler/podgroup"
 )
 
 func main() {
@@ -113,12 +112,11 @@ func up(args []string) error {
 			return fmt.Errorf("node %s: %w", node.Name, err)
 		}
 	}
-	failed := make(chan error, 3)
+	failed := make(chan error, 2)
 	go func() { failed <- fakekubelet.Run(ctx, cluster.Client, fakekubelet.Options{}) }()
-	go func() { failed <- podgroup.Run(ctx, cluster.Config, podgroup.Options{}) }()
 	go func() { failed <- runJobs(ctx, cluster) }()
 	scheduler, err := cluster.StartScheduler(localcluster.SchedulerOptions{
-		Binary: self, Args: []string{"kube-scheduler"}, Plugin: *plugin, GuestConfig: *guestConfig,
+		Binary: self, Args: []string{"kube-scheduler"}, Plugin: *plugin, GuestConfig: *guestConfig, PodGroupStatus: true,
 	})
 	if err != nil {
 		return err
