@@ -46,7 +46,7 @@ func withStatus(factory frameworkruntime.PluginFactory) frameworkruntime.PluginF
 		if err == nil {
 			statusOnce.Do(func() {
 				go func() {
-					if err := podgroup.Lead(ctx, handle.KubeConfig(), podgroup.Options{}); err != nil {
+					if err := podgroup.Lead(ctx, handle.KubeConfig()); err != nil {
 						klog.ErrorS(err, "The status of PodGroups isn't kept")
 					}
 				}()

@@ -34,11 +34,8 @@ import (
 // Manager is the field manager of the status, by which the controller knows its own writes.
 const Manager = "tutti-podgroup"
 
-// Options of the controller. The zero value is usable.
-type Options struct {
-	// Discover is how often it looks for a PodGroup API that isn't installed; default 10 s.
-	Discover time.Duration
-}
+// discoverEvery is how often a PodGroup API that isn't installed is looked for.
+const discoverEvery = 10 * time.Second
 
 // api is one PodGroup API.
 type api struct {
@@ -76,8 +73,8 @@ type controller struct {
 	groups map[*api]cache.Store // of the APIs that are installed and read
 }
 
-// Run keeps statuses until ctx ends. It returns an error when it can't start. Run it in one process at a time; Lead does.
-func Run(ctx context.Context, config *rest.Config, o Options) error {
+// keep keeps statuses until ctx ends. It returns an error when it can't start.
+func keep(ctx context.Context, config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
@@ -91,13 +88,10 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	broadcaster := record.NewBroadcaster()
 	defer broadcaster.Shutdown()
 	broadcaster.StartRecordingToSink(&typedcore.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	return run(ctx, client, dyn, broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: Manager}), o)
+	return run(ctx, client, dyn, broadcaster.NewRecorder(scheme.Scheme, v1.EventSource{Component: Manager}), discoverEvery)
 }
 
-func run(ctx context.Context, client kubernetes.Interface, dyn dynamic.Interface, events record.EventRecorder, o Options) error {
-	if o.Discover == 0 {
-		o.Discover = 10 * time.Second
-	}
+func run(ctx context.Context, client kubernetes.Interface, dyn dynamic.Interface, events record.EventRecorder, discover time.Duration) error {
 	indexers := cache.Indexers{}
 	for _, a := range apis {
 		indexers[a.gvr.Group] = func(obj any) ([]string, error) {
@@ -133,7 +127,7 @@ func run(ctx context.Context, client kubernetes.Interface, dyn dynamic.Interface
 		return nil
 	}
 	for _, a := range apis {
-		go c.watch(ctx, a, client.Discovery(), o.Discover)
+		go c.watch(ctx, a, client.Discovery(), discover)
 	}
 	go func() {
 		<-ctx.Done()

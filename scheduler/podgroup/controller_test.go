@@ -55,7 +55,7 @@ func (c *cluster) install(apis ...*api) {
 func (c *cluster) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
-	go func() { done <- run(ctx, c.client, c.dyn, c.events, Options{Discover: 5 * time.Millisecond}) }()
+	go func() { done <- run(ctx, c.client, c.dyn, c.events, 5*time.Millisecond) }()
 	c.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

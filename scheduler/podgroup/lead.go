@@ -16,7 +16,7 @@ import (
 
 // Lead runs the controller while this process holds the lease kube-system/tutti-podgroup, until ctx ends. It has a lease of
 // its own since several schedulers of a cluster, each the leader of its own pods, may run it.
-func Lead(ctx context.Context, config *rest.Config, o Options) error {
+func Lead(ctx context.Context, config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func Lead(ctx context.Context, config *rest.Config, o Options) error {
 		ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(ctx context.Context) {
-				if err := Run(ctx, config, o); err != nil {
+				if err := keep(ctx, config); err != nil {
 					klog.ErrorS(err, "podgroup: statuses aren't kept")
 				}
 			},
