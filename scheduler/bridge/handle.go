@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 	v1 "k8s.io/api/core/v1"
@@ -42,6 +45,7 @@ func newGuestPlugin(ctx context.Context, name string, args kruntime.Object, h fr
 			err = fmt.Errorf("plugin %s can't be loaded: %w", name, err)
 		}
 	}()
+	began := time.Now()
 	w := newWatch(name, callLimit, exitOn)
 	go w.run(ctx.Done())
 	if p, err = wasm.PluginFactory(name)(offHeap(w.during(ctx)), args, h); err != nil {
@@ -59,6 +63,8 @@ func newGuestPlugin(ctx context.Context, name string, args kruntime.Object, h fr
 		_ = p.(io.Closer).Close()
 		return nil, err
 	}
+	points := slices.DeleteFunc(slices.Sorted(maps.Keys(guest.Guest().ExportedFunctions())), func(name string) bool { return !isEntry(name) })
+	klog.InfoS("bridge: guest loaded", "plugin", name, "exports", points, "took", time.Since(began).Round(time.Millisecond))
 	return withInstancesOffHeap(p), nil
 }
 

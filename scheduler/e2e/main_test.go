@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -132,10 +133,15 @@ func (c *testCluster) scheduler(t *testing.T, o localcluster.SchedulerOptions) *
 	}
 	t.Cleanup(func() {
 		s.Kill()
+		log, err := os.ReadFile(s.Log)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, race := range races(log) {
+			t.Errorf("the scheduler has a data race:\n%s", race)
+		}
 		if t.Failed() {
-			if log, err := os.ReadFile(s.Log); err == nil {
-				t.Logf("end of the scheduler's log:\n%s", log[max(0, len(log)-4000):])
-			}
+			t.Logf("end of the scheduler's log:\n%s", log[max(0, len(log)-4000):])
 		}
 		_ = os.Remove(s.Log)
 	})
@@ -143,4 +149,19 @@ func (c *testCluster) scheduler(t *testing.T, o localcluster.SchedulerOptions) *
 		t.Fatal(err)
 	}
 	return s
+}
+
+// races are the race detector's reports in the log of a scheduler that was built with it. kube-scheduler 1.32 has races of its
+// own, so only those count in which the bridge, the status controller or the guests' runtime take part.
+func races(log []byte) (reports [][]byte) {
+	const border = "=================="
+	for _, report := range bytes.Split(log, []byte(border)) {
+		for _, part := range []string{"tutti/scheduler/bridge", "tutti/scheduler/podgroup", "wazero", "wasm-extension"} {
+			if bytes.Contains(report, []byte("WARNING: DATA RACE")) && bytes.Contains(report, []byte(part)) {
+				reports = append(reports, report)
+				break
+			}
+		}
+	}
+	return reports
 }
