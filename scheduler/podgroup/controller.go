@@ -220,7 +220,7 @@ func (c *controller) next(ctx context.Context) bool {
 	}
 	defer c.queue.Done(k)
 	if err := c.sync(ctx, k); err != nil {
-		klog.V(1).InfoS("podgroup: trying again", "group", k.name, "err", err)
+		klog.V(1).InfoS("podgroup: the status can't be written now; trying again", "group", k.name, "err", err)
 		c.queue.AddRateLimited(k)
 		return true
 	}
