@@ -2,9 +2,7 @@ package bridge
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"syscall"
 
 	"github.com/tetratelabs/wazero/experimental"
 	v1 "k8s.io/api/core/v1"
@@ -15,28 +13,21 @@ import (
 // memoryLimit bounds the linear memory of one instance, as it does offline.
 const memoryLimit = 256 << 20
 
-// linearMemory is an instance's memory outside of Go's heap. Each pod that waits has an instance, and the heap grows to twice
-// of what is live before it is collected; here only the pages that the guest has touched take room, and growing copies
-// nothing.
-type linearMemory struct{ reserved []byte }
+// heapMemory is an instance's memory on Go's heap, where there is no other.
+type heapMemory struct{ bytes []byte }
 
-func newLinearMemory(_, most uint64) experimental.LinearMemory {
-	reserved, err := syscall.Mmap(-1, 0, int(min(most, memoryLimit)), syscall.PROT_NONE, syscall.MAP_ANON|syscall.MAP_PRIVATE|syscall.MAP_NORESERVE)
-	if err != nil {
-		panic(fmt.Sprintf("no address space for a guest instance: %v", err)) // at load an error, later as any lack of memory
-	}
-	return linearMemory{reserved}
-}
-
-// Reallocate makes the first bytes accessible. With nil the guest's request for more fails.
-func (m linearMemory) Reallocate(size uint64) []byte {
-	if size > uint64(len(m.reserved)) || syscall.Mprotect(m.reserved[:size], syscall.PROT_READ|syscall.PROT_WRITE) != nil {
+// Reallocate keeps what the memory holds. With nil the guest's request for more fails.
+func (m *heapMemory) Reallocate(size uint64) []byte {
+	if size > memoryLimit {
 		return nil
 	}
-	return m.reserved[:size:size]
+	grown := make([]byte, size)
+	copy(grown, m.bytes)
+	m.bytes = grown
+	return grown
 }
 
-func (m linearMemory) Free() { _ = syscall.Munmap(m.reserved) }
+func (m *heapMemory) Free() { m.bytes = nil }
 
 // offHeap returns the context to make instances with.
 func offHeap(ctx context.Context) context.Context {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/experimental"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
@@ -161,21 +162,25 @@ func TestPointsOfGuests(t *testing.T) {
 }
 
 func TestLinearMemory(t *testing.T) {
-	m := newLinearMemory(0, 4<<30)
-	defer m.Free()
-	small := m.Reallocate(64 << 10)
-	small[0], small[len(small)-1] = 1, 2
-	large := m.Reallocate(memoryLimit)
-	if len(large) != memoryLimit || &large[0] != &small[0] || large[len(small)-1] != 2 || large[len(large)-1] != 0 {
-		t.Error("the grown memory is another one, or not clean")
-	}
-	if m.Reallocate(memoryLimit+1) != nil {
-		t.Error("it grows above the limit")
+	for _, m := range []experimental.LinearMemory{newLinearMemory(0, 4<<30), &heapMemory{}} {
+		defer m.Free()
+		small := m.Reallocate(64 << 10)
+		small[0], small[len(small)-1] = 1, 2
+		large := m.Reallocate(memoryLimit)
+		if len(large) != memoryLimit || large[0] != 1 || large[len(small)-1] != 2 || large[len(large)-1] != 0 {
+			t.Errorf("%T: the grown memory is another one, or not clean", m)
+		}
+		if m.Reallocate(memoryLimit+1) != nil {
+			t.Errorf("%T: it grows above the limit", m)
+		}
 	}
 }
 
 // The memory of a waiting pod's instance is not the garbage collector's.
 func TestInstancesAreOffTheHeap(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("on Linux only")
+	}
 	const instances, pages = 40, 50                                               // 125 MiB
 	file := guestFile(t, export{"prefilter", []byte{0x41, pages, 0x40, 0, 0x1a}}, // memory.grow; drop
 		export{"reserve", ok}, export{"unreserve", ok}, export{"permit", ok}, export{"bind", ok}, export{"postbind", ok})
