@@ -248,12 +248,16 @@ macro_rules! varints {
     )*};
 }
 
-// Both truncate as protobuf does: an int32 is written as 64 bits.
+// They truncate as protobuf does: an int32 is written as 64 bits.
 const fn to_i64(v: u64) -> i64 {
     v as i64
 }
 const fn to_i32(v: u64) -> i32 {
     v as i32
+}
+#[cfg(feature = "bridge")]
+const fn to_u32(v: u64) -> u32 {
+    v as u32
 }
 const fn to_bool(v: u64) -> bool {
     v != 0
@@ -262,6 +266,10 @@ varints! {
     i64: to_i64;
     i32: to_i32;
     bool: to_bool;
+}
+#[cfg(feature = "bridge")]
+varints! {
+    u32: to_u32;
 }
 
 /// How an accessor reads its field.
@@ -297,6 +305,44 @@ impl<'a, T: FieldValue<'a>> Field<'a> for Option<T> {
     }
 }
 
+/// The bytes of a text or message, nothing where it is absent: `last` for what is read most.
+#[inline(never)]
+pub(crate) fn bytes_of(message: &[u8], field: u32, single: bool) -> Result<&[u8]> {
+    let mut fields = Fields::new(message);
+    let mut found: Option<&[u8]> = None;
+    loop {
+        let mut short = fields.next_short();
+        while short.is_some_and(|(number, _)| number != field) {
+            short = fields.next_short();
+        }
+        let bytes = match short {
+            Some((_, bytes)) => bytes,
+            None => match fields.next() {
+                Some(Ok((number, _))) if number != field => continue,
+                Some(Ok((_, Value::Bytes(bytes)))) => bytes,
+                Some(Ok(_)) => return Err(Malformed::WireType { field }),
+                Some(Err(e)) => return Err(e),
+                None => return Ok(found.unwrap_or_default()),
+            },
+        };
+        if single && found.is_some() {
+            return Err(Malformed::Repeated { field });
+        }
+        found = Some(bytes);
+    }
+}
+
+#[inline(never)]
+fn text_of(message: &[u8], field: u32) -> Result<&str> {
+    core::str::from_utf8(bytes_of(message, field, false)?).map_err(|_| Malformed::Utf8 { field })
+}
+
+impl<'a> Field<'a> for &'a str {
+    fn get(message: &'a [u8], field: u32) -> Result<Self> {
+        text_of(message, field)
+    }
+}
+
 macro_rules! required_fields {
     ($($type:ty),*) => {$(
         impl<'a> Field<'a> for $type {
@@ -306,7 +352,15 @@ macro_rules! required_fields {
         }
     )*};
 }
-required_fields!(&'a str, i64, i32, bool);
+required_fields!(i64, i32, bool);
+#[cfg(feature = "bridge")]
+required_fields!(u32);
+#[cfg(feature = "bridge")]
+impl<'a> Field<'a> for &'a [u8] {
+    fn get(message: &'a [u8], field: u32) -> Result<Self> {
+        bytes_of(message, field, false)
+    }
+}
 
 /// The values of a repeated field, read one by one.
 #[derive(Clone, Copy)]
@@ -342,15 +396,15 @@ impl<'a, T: FieldValue<'a> + Copy + fmt::Debug> fmt::Debug for Repeated<'a, T> {
     }
 }
 
-/// Reads key (field 1) and value (field 2) of a map entry.
+/// Reads key (field 1) and value (field 2) of a map entry. The value is a text or a message, as in every map read here.
 #[inline(never)]
-fn entry(bytes: &[u8]) -> Result<(&str, Value<'_>)> {
+fn entry(bytes: &[u8]) -> Result<(&str, &[u8])> {
     let mut key = "";
-    let mut value = Value::Bytes(&[]);
+    let mut value: &[u8] = &[];
     for field in Fields::new(bytes) {
         match field? {
             (1, v) => key = <&str>::read(1, v)?,
-            (2, v) => value = v,
+            (2, v) => value = <&[u8]>::read(2, v)?,
             _ => {}
         }
     }
@@ -376,16 +430,21 @@ impl<'a, V: FieldValue<'a>> Map<'a, V> {
     /// # Errors
     /// The bytes before the end of the map are malformed.
     pub fn get(self, key: &str) -> Result<Option<V>> {
-        let mut found = None;
-        for bytes in self.entries {
-            let (k, value) = entry(bytes?)?;
-            if k == key {
-                // As with every protobuf map, the last entry wins.
-                found = Some(V::read(2, value)?);
-            }
-        }
-        Ok(found)
+        under(self.entries, key)?.map(|value| V::read(2, Value::Bytes(value))).transpose()
     }
+}
+
+/// The last value under a key: as with every protobuf map, it wins.
+#[inline(never)]
+fn under<'a>(entries: Repeated<'a, &'a [u8]>, key: &str) -> Result<Option<&'a [u8]>> {
+    let mut found = None;
+    for bytes in entries {
+        let (k, value) = entry(bytes?)?;
+        if k == key {
+            found = Some(value);
+        }
+    }
+    Ok(found)
 }
 
 impl<'a, V: FieldValue<'a>> Iterator for Map<'a, V> {
@@ -393,7 +452,7 @@ impl<'a, V: FieldValue<'a>> Iterator for Map<'a, V> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let bytes = self.entries.next()?;
-        Some(bytes.and_then(entry).and_then(|(key, value)| Ok((key, V::read(2, value)?))))
+        Some(bytes.and_then(entry).and_then(|(key, value)| Ok((key, V::read(2, Value::Bytes(value))?))))
     }
 }
 
@@ -457,7 +516,7 @@ macro_rules! messages {
 
         impl<'a> $crate::wire::Field<'a> for $name<'a> {
             fn get(message: &'a [u8], field: u32) -> $crate::wire::Result<Self> {
-                Ok(<Option<Self> as $crate::wire::Field>::get(message, field)?.unwrap_or_default())
+                $crate::wire::bytes_of(message, field, true).map(Self)
             }
         }
 
@@ -485,6 +544,7 @@ pub(crate) fn zero_padded_len(padded: &[u8]) -> Result<usize> {
 
 /// Appends a varint under its key; `key` is the field's number and wire type.
 #[cfg(any(feature = "bridge", not(target_family = "wasm")))]
+#[inline(never)]
 pub(crate) fn push_varint(out: &mut Vec<u8>, key: u64, value: u64) {
     push_number(out, key);
     push_number(out, value);
@@ -492,6 +552,7 @@ pub(crate) fn push_varint(out: &mut Vec<u8>, key: u64, value: u64) {
 
 /// Appends a varint alone.
 #[cfg(any(feature = "bridge", not(target_family = "wasm")))]
+#[inline(never)]
 pub(crate) fn push_number(out: &mut Vec<u8>, mut rest: u64) {
     while rest >= 0x80 {
         out.push(rest as u8 | 0x80);
@@ -502,6 +563,7 @@ pub(crate) fn push_number(out: &mut Vec<u8>, mut rest: u64) {
 
 /// Appends a field of bytes: a string, or an encoded message.
 #[cfg(any(feature = "bridge", not(target_family = "wasm")))]
+#[inline(never)]
 pub(crate) fn push_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     push_varint(out, u64::from(field) << 3 | 2, bytes.len() as u64);
     out.extend_from_slice(bytes);

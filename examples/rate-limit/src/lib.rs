@@ -13,7 +13,8 @@
 
 use std::cell::Cell;
 
-use kube_scheduler_sdk::bridge::{Bridge, Error, GroupBackoff, GroupGet, GroupSource, GroupState, group_source};
+use kube_scheduler_sdk::bridge::read::GroupState;
+use kube_scheduler_sdk::bridge::{Bridge, Error, GroupBackoff, GroupGet, GroupSource, GroupStateBuf, group_source};
 use kube_scheduler_sdk::prelude::*;
 use serde::Deserialize;
 
@@ -62,7 +63,7 @@ impl Plugin for RateLimit {
 struct Class<'a> {
     name: &'a str,
     key: String,
-    state: GroupState,
+    state: GroupStateBuf,
 }
 
 impl RateLimit {
@@ -71,7 +72,7 @@ impl RateLimit {
         let Some(name) = pod.label(&self.limit.label)? else { return Ok(None) };
         let key = format!("rate/{}/{name}", pod.namespace()?);
         let get = GroupGet { key: key.clone(), uid: pod.uid()?.into(), with_object: false };
-        match self.bridge.group_get(get) {
+        match self.bridge.group_state(&get) {
             Ok(state) => Ok(Some(Class { name, key, state })),
             Err(Error::Absent) => {
                 if !self.told.replace(true) {
@@ -84,14 +85,15 @@ impl RateLimit {
     }
 
     /// The end of the interval in milliseconds, and the pods let go in it so far.
-    fn interval(&self, state: &GroupState) -> Result<(i64, u32), Status> {
-        let (until, used) = if state.backoff_until_ms > state.now_ms {
-            (state.backoff_until_ms, state.attempt)
+    fn interval(&self, state: GroupState<'_>) -> Result<(i64, u32), Status> {
+        let (now, until) = (state.now_ms()?, state.backoff_until_ms()?);
+        let (until, used) = if until > now {
+            (until, state.attempt()?)
         } else {
-            (state.now_ms + i64::from(self.limit.interval_seconds) * 1000, 0)
+            (now + i64::from(self.limit.interval_seconds) * 1000, 0)
         };
         if used >= self.limit.pods {
-            let seconds = (until - state.now_ms + 999) / 1000;
+            let seconds = (until - now + 999) / 1000;
             return Err(Status::unresolvable(format!(
                 "{used} pods of the class started already, more may in {seconds} s"
             )));
@@ -104,7 +106,7 @@ impl PreFilterPlugin for RateLimit {
     /// Refuses early what Permit would refuse, and holds no node for it.
     fn pre_filter(&self, cx: &CycleContext) -> Result<PreFilterResult, Status> {
         if let Some(class) = self.class(cx.pod()?)? {
-            self.interval(&class.state).map_err(|status| status.context(class.name))?;
+            self.interval(class.state.get()).map_err(|status| status.context(class.name))?;
         }
         Ok(PreFilterResult::Skip)
     }
@@ -113,7 +115,7 @@ impl PreFilterPlugin for RateLimit {
 impl PermitPlugin for RateLimit {
     fn permit(&self, cx: &NodeContext) -> Result<PermitResult, Status> {
         if let Some(class) = self.class(cx.pod()?)? {
-            let (until_ms, used) = self.interval(&class.state).map_err(|status| status.context(class.name))?;
+            let (until_ms, used) = self.interval(class.state.get()).map_err(|status| status.context(class.name))?;
             self.bridge.group_backoff(GroupBackoff {
                 key: class.key,
                 until_ms,
@@ -129,7 +131,7 @@ impl PermitPlugin for RateLimit {
 mod tests {
     use std::rc::Rc;
 
-    use kube_scheduler_sdk::bridge::{Done, request, response};
+    use kube_scheduler_sdk::bridge::{Done, GroupState, request, response};
     use kube_scheduler_sdk::testing::{FakeHost, Guest, PodBuilder, pod};
 
     use super::*;

@@ -95,13 +95,14 @@ macro_rules! numbers {
 /// A number as JSON writes it, without the plus, the leading zeros and the bare point that Rust takes too.
 fn strict<'de>(reader: &mut Reader<'de>) -> Option<&'de str> {
     let number = reader.number().ok()?;
-    let whole = match number.strip_prefix('-').unwrap_or(number).as_bytes() {
+    let digits = number.strip_prefix('-').unwrap_or(number).as_bytes();
+    let whole = match digits {
         [b'0', b'0'..=b'9', ..] => false,
         [first, ..] => first.is_ascii_digit(),
         [] => false,
     };
-    let mut after_point = number.split('.').skip(1);
-    (whole && after_point.all(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))).then_some(number)
+    let bare_point = |pair: &[u8]| pair[0] == b'.' && !pair[1].is_ascii_digit();
+    (whole && digits.last() != Some(&b'.') && !digits.windows(2).any(bare_point)).then_some(number)
 }
 
 impl<'de> Deserializer<'de> for &mut Reader<'de> {
