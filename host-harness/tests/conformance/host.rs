@@ -10,11 +10,13 @@ pub(crate) struct FakeHost {
     pub(crate) events: Vec<Event>,
     pub(crate) rejected: Vec<String>,
     pub(crate) bridge: bool,
+    /// What the bridge was asked.
+    pub(crate) asked: Vec<Vec<u8>>,
 }
 
 impl Default for FakeHost {
     fn default() -> Self {
-        Self { lines: Vec::new(), events: Vec::new(), rejected: Vec::new(), bridge: true }
+        Self { lines: Vec::new(), events: Vec::new(), rejected: Vec::new(), bridge: true, asked: Vec::new() }
     }
 }
 
@@ -50,6 +52,7 @@ impl Host for FakeHost {
     }
 
     fn bridge(&mut self, request: &[u8], in_scheduling: bool) -> Option<Vec<u8>> {
+        self.asked.push(request.to_vec());
         let backwards = request.iter().rev().copied();
         let verdict: &[u8] = if in_scheduling { b" yes" } else { b" no" };
         self.bridge.then(|| backwards.chain(verdict.iter().copied()).collect())

@@ -5,6 +5,7 @@ mod contract;
 mod costs;
 mod foreign;
 mod host;
+mod wasi;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
