@@ -128,7 +128,7 @@ fn call(name: &str, mut caller: Caller<'_, State>, params: &[Val]) -> wasmtime::
     let arg = |i: usize| params.get(i).and_then(Val::i32).unwrap_or_default();
     let at = |i: usize| arg(i) as u32 as usize;
     Ok(match name {
-        "args_get" | "environ_get" | "fd_fdstat_set_flags" | "sched_yield" => SUCCESS,
+        "args_get" | "environ_get" | "sched_yield" => SUCCESS,
         "args_sizes_get" | "environ_sizes_get" => {
             both(poke(&mut caller, at(0), &[0; 4])?, poke(&mut caller, at(1), &[0; 4])?)
         }
@@ -170,6 +170,9 @@ fn call(name: &str, mut caller: Caller<'_, State>, params: &[Val]) -> wasmtime::
             caller.data_mut().exited = Some(arg(0) as u32);
             return Err(wasmtime::Error::new(Exit));
         }
+        // Synchronous writes are no flag of the runtime's.
+        "fd_fdstat_set_flags" if arg(1) & 0b11010 != 0 => INVAL,
+        "fd_fdstat_set_flags" if (0..3).contains(&arg(0)) => NOSYS,
         "fd_renumber" if (0..3).contains(&arg(0)) && arg(1) >= 0 => NOTSUP,
         "proc_raise" | "fd_fdstat_set_rights" => NOSYS,
         _ => BADF,

@@ -94,6 +94,11 @@ fn every_function_answers_as_the_extension_s_runtime_does() {
         (&["fd_close 1", "fd_close 7"], &[0, BADF], &[]),
         (&["fd_datasync 7"], &[BADF], &[]),
         (&["fd_fdstat_get 1 200", "fd_fdstat_get 7 200", "fd_fdstat_get 1 -4"], &[0, BADF, FAULT], &[(200, fdstat)]),
+        (
+            &["fd_fdstat_set_flags 1 4", "fd_fdstat_set_flags 7 4", "fd_fdstat_set_flags 7 2"],
+            &[NOSYS, BADF, INVAL],
+            &[],
+        ),
         (&["fd_fdstat_set_rights 1 0L 0L"], &[NOSYS], &[]),
         (&["fd_filestat_get 7 200"], &[BADF], &[]),
         (&["fd_filestat_set_size 7 0L"], &[BADF], &[]),
