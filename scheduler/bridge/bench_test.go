@@ -182,16 +182,17 @@ func BenchmarkPodRead(b *testing.B) {
 	}
 }
 
-// What a pod costs without any guest: its encoding by the extension.
+// What of BenchmarkPodRead is the extension's own: it encodes the pod right into the guest's memory.
 func BenchmarkPodEncode(b *testing.B) {
-	pod := bigPod("job-7")
+	pod, memory := bigPod("job-7"), make([]byte, 4096)
+	size := 0
 	for b.Loop() {
-		if _, err := pod.Marshal(); err != nil {
+		size = pod.Size()
+		if _, err := pod.MarshalToSizedBuffer(memory[:size]); err != nil {
 			b.Fatal(err)
 		}
 	}
-	data, _ := pod.Marshal()
-	b.ReportMetric(float64(len(data)), "bytes")
+	b.ReportMetric(float64(size), "bytes")
 }
 
 // One cycle of node-number on one node: PreFilter, PreScore, Score.
