@@ -187,12 +187,13 @@ fn groups(c: &mut Criterion) {
         let hello = request(v1::request::Call::Hello(v1::Hello { sources: vec![source] }));
         bridge.handle(&hello, true, &mut Still);
         for i in 0..members {
-            bridge.pod_changed(&bridge::Pod {
+            let pod = bridge::Pod {
                 uid: format!("u{i}"),
                 namespace: "d".into(),
                 labels: BTreeMap::from([("group".to_owned(), "a".to_owned())]),
                 ..Default::default()
-            });
+            };
+            bridge.pod_changed(&pod, &mut Still);
         }
         let get = v1::GroupGet { key: "pg/d/a".into(), ..Default::default() };
         let get = request(v1::request::Call::GroupGet(get));
@@ -223,6 +224,8 @@ impl bridge::Cluster for Still {
         Ok(())
     }
 
+    fn nominate_pod(&mut self, _: &str, _: &str) {}
+
     fn demand(&self, _: &str) -> Option<bridge::Demand> {
         None
     }
@@ -250,6 +253,10 @@ impl bridge::Cluster for Still {
     }
 
     fn nodes_free(&self, _: &[u32], _: &[String], _: Option<i32>) -> Vec<i64> {
+        Vec::new()
+    }
+
+    fn node_nominated(&self, _: u32, _: &[String], _: i32) -> Vec<(String, Vec<i64>)> {
         Vec::new()
     }
 

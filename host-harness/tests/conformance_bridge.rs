@@ -75,8 +75,11 @@ impl Stage {
         match kind.as_str() {
             "now_ms" => cluster.now_ms = value.as_i64().ok_or("no number")?,
             "pod" => {
-                bridge.pod_changed(&pod_facts(&value));
-                cluster.pods.insert(text(&value["metadata"]["uid"]), value);
+                cluster.pods.insert(text(&value["metadata"]["uid"]), value.clone());
+                bridge.pod_changed(&pod_facts(&value), cluster);
+                if !cluster.effects.is_empty() {
+                    step.insert("effects".into(), cluster.take_effects());
+                }
             }
             "gone" => {
                 cluster.pods.remove(&text(&value));
@@ -195,6 +198,10 @@ impl Cluster for Fake {
         self.effects.push(format!("activate {}", uids.join(" ")));
     }
 
+    fn nominate_pod(&mut self, uid: &str, node: &str) {
+        self.effects.push(format!("nominate {uid} for {node}"));
+    }
+
     fn evict(&mut self, uid: &str, preemptor_uid: &str, reason: &str) -> Result<(), String> {
         if !self.pods.contains_key(uid) {
             return Err("not found".into());
@@ -265,6 +272,15 @@ impl Cluster for Fake {
             quantity(name, &self.nodes[index as usize]["status"]["allocatable"][name]) - used(index, name)
         };
         indices.iter().flat_map(|index| resources.iter().map(move |name| free(*index, name))).collect()
+    }
+
+    fn node_nominated(&self, index: u32, resources: &[String], least: i32) -> Vec<(String, Vec<i64>)> {
+        let node = self.node_name(index);
+        let nominated = self.pods.values().filter(|pod| pod["status"]["nominatedNodeName"] == node);
+        nominated
+            .filter(|pod| priority(pod) >= least)
+            .map(|pod| (text(&pod["metadata"]["uid"]), resources.iter().map(|r| self.requests(pod, r)).collect()))
+            .collect()
     }
 
     fn node_victims(&self, index: u32, resources: &[String], below: i32) -> Vec<Victim> {

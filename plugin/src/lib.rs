@@ -18,7 +18,7 @@ use kube_scheduler_sdk::api::pod_requests;
 use kube_scheduler_sdk::bridge::Bridge;
 use kube_scheduler_sdk::prelude::*;
 
-use crate::cycle::{Cycle, Member, Permit, PostFilter, PreFilter, Refusal};
+use crate::cycle::{Cycle, Member, Permit, PostFilter, PreFilter, Refusal, Rules, Then, Wants};
 use crate::gang::membership::{self, CONVENTIONS, Labelled};
 use crate::gang::reason::Reason;
 
@@ -96,6 +96,40 @@ impl Gang {
     }
 }
 
+/// The pod's rules about pods around it. One that forbids others on its own node, or a host port, most often means its
+/// like, so members are planned apart.
+fn rules(pod: Pod<'_>) -> Result<Rules, Status> {
+    let spec = pod.spec()?;
+    let mut rules = Rules::None;
+    for container in spec.containers()? {
+        for port in container?.ports()? {
+            if port?.host_port()? != 0 {
+                rules = Rules::Apart;
+            }
+        }
+    }
+    for constraint in spec.topology_spread_constraints()? {
+        if constraint?.when_unsatisfiable()? == "DoNotSchedule" {
+            return Ok(Rules::Unseen);
+        }
+    }
+    let Some(affinity) = spec.affinity()? else { return Ok(rules) };
+    if let Some(near) = affinity.pod_affinity()?
+        && near.required()?.next().is_some()
+    {
+        return Ok(Rules::Unseen);
+    }
+    if let Some(far) = affinity.pod_anti_affinity()? {
+        for term in far.required()? {
+            if term?.topology_key()? != "kubernetes.io/hostname" {
+                return Ok(Rules::Unseen);
+            }
+            rules = Rules::Apart;
+        }
+    }
+    Ok(rules)
+}
+
 fn in_bridge_units(resource: &str, quantity: Quantity) -> i64 {
     match resource {
         "cpu" => quantity.milli_value(),
@@ -144,9 +178,9 @@ impl PreFilterPlugin for Gang {
                 PreFilter::Only(nodes) => return Ok(PreFilterResult::Nodes(nodes)),
                 PreFilter::Refuse(refusal) => refusal,
             },
-            Err(status) => Refusal { reason: status.reason().to_owned(), preemption_may_help: false },
+            Err(status) => Refusal { reason: status.reason().to_owned(), then: Then::GiveUp },
         };
-        let status = if refusal.preemption_may_help {
+        let status = if refusal.then == Then::Preempt {
             Status::unschedulable(refusal.reason.clone())
         } else {
             Status::unresolvable(refusal.reason.clone())
@@ -164,16 +198,19 @@ impl FilterPlugin for Gang {
 
 impl PostFilterPlugin for Gang {
     fn post_filter(&self, cx: &PostFilterContext) -> Result<PostFilterResult, Status> {
-        let member = match Self::member(cx.pod()?) {
+        let pod = cx.pod()?;
+        let member = match Self::member(pod) {
             Ok(Some(member)) => member,
             Ok(None) => return Err(Status::unschedulable("")),
             Err(_) => return Err(Status::unresolvable("")),
         };
         let Ok(cycle) = self.cycle() else { return Err(Status::unresolvable("")) };
-        match cycle.post_filter(&member, self.take_refusal(&member.uid).as_ref()) {
+        let wants = Wants { has_place: !pod.status()?.nominated_node_name()?.is_empty(), rules: rules(pod)? };
+        match cycle.post_filter(&member, self.take_refusal(&member.uid).as_ref(), wants) {
             PostFilter::Single => Err(Status::unschedulable("")),
             PostFilter::Evicted(Some(node)) => Ok(PostFilterResult::Nominate(node)),
             PostFilter::Evicted(None) => Ok(PostFilterResult::Done),
+            PostFilter::Keep => Err(Status::unresolvable("")),
             // A place nominated before would keep others off it.
             PostFilter::Refuse(reason) => Ok(PostFilterResult::ClearNomination(Status::unresolvable(reason))),
         }

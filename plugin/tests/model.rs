@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use plugin::bridge::*;
 use plugin::config::Config;
-use plugin::cycle::{Cycle, Member, Permit, PostFilter, PreFilter};
+use plugin::cycle::{Cycle, Member, Permit, PostFilter, PreFilter, Rules, Wants};
 use plugin::gang::membership::{GangId, X_K8S};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 
@@ -81,6 +81,8 @@ struct Pod {
     deleted: bool,
     /// Has left its group since it last joined.
     left: bool,
+    /// The node it is nominated for.
+    place: Option<u8>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -198,6 +200,10 @@ fn pod_of(uid: &str) -> Option<usize> {
     uid.strip_prefix('p')?.parse().ok()
 }
 
+fn node_of(name: &str) -> Option<u8> {
+    name.strip_prefix('n')?.parse().ok()
+}
+
 impl State {
     fn of(&self, group: usize) -> impl Iterator<Item = &Pod> {
         self.pods.iter().filter(move |pod| usize::from(pod.gang) == group)
@@ -244,9 +250,14 @@ impl Cluster {
         state.nodes[usize::from(node)] - there.map(|pod| self.request(pod)).sum::<i64>()
     }
 
-    /// What Filter says.
+    /// What Filter says: room for which others are nominated is theirs, unless they are less important.
     fn admits(&self, state: &State, pod: usize, node: u8) -> bool {
-        self.free(state, node) >= self.request(&state.pods[pod])
+        let nominated: i64 = (state.pods.iter().enumerate())
+            .filter(|(p, other)| *p != pod && other.place == Some(node))
+            .filter(|(_, other)| self.priority(other) >= self.priority(&state.pods[pod]))
+            .map(|(_, other)| self.request(other))
+            .sum();
+        self.free(state, node) - nominated >= self.request(&state.pods[pod])
             && !(self.exclusive && state.pods.iter().any(|other| other.phase.node() == Some(node)))
     }
 
@@ -447,7 +458,7 @@ impl Calls for Bridged<'_> {
                     group.backoff_ms = 1000;
                 }
                 // Beyond this many tries the delay is at its cap; the count would tell states apart that are alike.
-                group.attempt = call.attempt & 0xc000_0000 | (call.attempt & 0x3fff_ffff).min(3);
+                group.attempt = call.attempt & 0xe000_0000 | (call.attempt & 0x1fff_ffff).min(3);
                 group.note = call.note;
             });
         }
@@ -543,7 +554,22 @@ impl Calls for Bridged<'_> {
     }
 
     fn pods_evict(&self, call: PodsEvict) -> Result<PodsEvictReply, Error> {
+        let mut reply = PodsEvictReply { evicted: call.uids.clone(), ..PodsEvictReply::default() };
         self.with(|state| {
+            for places in &call.places {
+                // The shape's uid is the caller's.
+                let g = pod_of(&places.uid).map(|p| state.pods[p].gang);
+                let unscheduled = (state.pods.iter_mut().enumerate())
+                    .filter(|(_, pod)| Some(pod.gang) == g && !pod.deleted)
+                    .filter(|(_, pod)| matches!(pod.phase, Phase::Queued | Phase::Parked | Phase::Rejected(_)));
+                for ((p, pod), node) in unscheduled.zip(&places.nodes) {
+                    if p == self.caller {
+                        reply.node.clone_from(node);
+                    } else {
+                        pod.place = node_of(node);
+                    }
+                }
+            }
             for p in call.uids.iter().filter_map(|uid| pod_of(uid)) {
                 match state.pods[p].phase {
                     Phase::Waiting(n) => state.pods[p].phase = Phase::Doomed(n),
@@ -556,7 +582,7 @@ impl Calls for Bridged<'_> {
                 }
             }
         });
-        Ok(PodsEvictReply { evicted: call.uids, failed: Vec::new() })
+        Ok(reply)
     }
 
     fn event_record(&self, _: EventRecord) -> Result<Done, Error> {
@@ -599,7 +625,12 @@ impl Cluster {
                     PreFilter::Only(nodes) => nodes.contains(&format!("n{n}")),
                     _ => true,
                 };
-                if self.admits(state, pod, node) && open(node) {
+                // Its own place comes first.
+                let place = state.pods[pod].place.filter(|&place| self.admits(state, pod, place));
+                if place.is_some_and(|place| place != node) {
+                    return None;
+                }
+                if place.is_some() || self.admits(state, pod, node) && open(node) {
                     self.permit(state, pod, node);
                     return Some(());
                 }
@@ -615,7 +646,13 @@ impl Cluster {
         }
         let ending = |state: &State| state.pods.iter().filter(|pod| matches!(pod.phase, Phase::Ending(_))).count();
         let before = ending(state);
-        let found = self.run(state, pod, |cycle, member| cycle.post_filter(member, refused.as_ref()));
+        let wants = Wants { has_place: state.pods[pod].place.is_some(), rules: Rules::None };
+        let found = self.run(state, pod, |cycle, member| cycle.post_filter(member, refused.as_ref(), wants));
+        match &found {
+            PostFilter::Evicted(Some(node)) => state.pods[pod].place = node_of(node),
+            PostFilter::Refuse(_) => state.pods[pod].place = None,
+            PostFilter::Single | PostFilter::Evicted(None) | PostFilter::Keep => {}
+        }
         state.pods[pod].phase = Phase::Parked;
         if ending(state) > before {
             let mut later = state.clone();
@@ -635,6 +672,7 @@ impl Cluster {
     /// Permit, with the pod assumed but not yet among the framework's waiting pods.
     fn permit(&self, state: &mut State, pod: usize, node: u8) {
         state.pods[pod].left = false;
+        state.pods[pod].place = None;
         state.pods[pod].phase = match self.run(state, pod, |cycle, member| cycle.permit(member)) {
             Ok(Permit::Allow) => Phase::Allowed(node),
             Ok(Permit::Wait(ms)) => {
@@ -719,7 +757,7 @@ impl Cluster {
 
     /// What tells a node from others.
     fn looks(&self, state: &State, node: u8) -> (i64, Vec<(u8, Phase)>) {
-        let there = state.pods.iter().filter(|pod| pod.phase.node() == Some(node));
+        let there = state.pods.iter().filter(|pod| pod.phase.node() == Some(node) || pod.place == Some(node));
         let mut there: Vec<(u8, Phase)> = there.map(|pod| (pod.gang, pod.phase.kind())).collect();
         there.sort_unstable();
         (state.nodes[usize::from(node)], there)
@@ -740,7 +778,7 @@ impl Model for Cluster {
                     _ if self.arrived => Phase::Queued,
                     _ => Phase::Future,
                 };
-                pods.push(Pod { gang: g, phase, deleted: false, left: true });
+                pods.push(Pod { gang: g, phase, deleted: false, left: true, place: None });
             }
         }
         let groups = (0u8..).zip(&self.gangs);
@@ -886,6 +924,9 @@ impl Model for Cluster {
         let holds = |g| last.of(g).any(|pod| matches!(pod.phase, Phase::Waiting(_) | Phase::Rejected(_)));
         if (0..last.groups.len()).any(|g| holds(g) && self.live_members(last, g) < self.min(g)) {
             state.forgive();
+        }
+        for pod in state.pods.iter_mut().filter(|pod| pod.phase == Phase::Gone) {
+            pod.place = None;
         }
         for g in 0..state.groups.len() {
             if !state.of(g).any(|pod| matches!(pod.phase, Phase::Waiting(_) | Phase::Doomed(_))) {

@@ -31,13 +31,20 @@ import (
 // fakeHandle is a scheduler around a plugin: an API server of memory, a snapshot, and pods that wait.
 type fakeHandle struct {
 	framework.Handle
-	client    clientset.Interface
-	factory   informers.SharedInformerFactory
-	snapshot  framework.SharedLister
-	waiting   map[types.UID]*fakeWaiting
-	activated [][]string
-	recorder  *fakeEvents
+	client      clientset.Interface
+	factory     informers.SharedInformerFactory
+	snapshot    framework.SharedLister
+	waiting     map[types.UID]*fakeWaiting
+	activated   [][]string
+	recorder    *fakeEvents
+	nominations map[types.UID]string
 }
+
+func (h *fakeHandle) AddNominatedPod(_ klog.Logger, pod *framework.PodInfo, to *framework.NominatingInfo) {
+	h.nominations[pod.Pod.UID] = to.NominatedNodeName
+}
+
+func (h *fakeHandle) NominatedPodsForNode(string) []*framework.PodInfo { return nil }
 
 func newFakeHandle(nodes []*v1.Node, pods ...*v1.Pod) *fakeHandle {
 	var objects []kruntime.Object
@@ -47,7 +54,7 @@ func newFakeHandle(nodes []*v1.Node, pods ...*v1.Pod) *fakeHandle {
 	client := fake.NewSimpleClientset(objects...)
 	return &fakeHandle{
 		client: client, factory: informers.NewSharedInformerFactory(client, 0), recorder: &fakeEvents{},
-		snapshot: cache.NewSnapshot(pods, nodes), waiting: map[types.UID]*fakeWaiting{},
+		snapshot: cache.NewSnapshot(pods, nodes), waiting: map[types.UID]*fakeWaiting{}, nominations: map[types.UID]string{},
 	}
 }
 

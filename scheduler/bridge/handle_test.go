@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -145,6 +146,26 @@ func TestEvict(t *testing.T) {
 				t.Errorf("events %q", inner.recorder.recorded)
 			}
 		})
+	}
+}
+
+func TestNominate(t *testing.T) {
+	inner := newFakeHandle(nil)
+	there := somePod.DeepCopy()
+	there.Name, there.UID, there.Status.NominatedNodeName = "there", "there", "n2"
+	inner.client = fake.NewSimpleClientset(somePod, there)
+	(&frameworkHost{Handle: inner, ctx: t.Context(), plugin: "Tutti"}).nominate(map[*v1.Pod]string{somePod: "n1", there: "n2"})
+	if got := inner.nominations; got[somePod.UID] != "n1" || got["there"] != "n2" {
+		t.Errorf("in the scheduler's memory: %v", got)
+	}
+	var patches []string
+	for _, a := range inner.client.(*fake.Clientset).Actions() {
+		p := a.(clienttesting.PatchAction)
+		patches = append(patches, p.GetName()+"/"+p.GetSubresource()+" "+string(p.GetPatch()))
+	}
+	want := []string{fmt.Sprintf(`%s/status {"metadata":{"uid":%q},"status":{"nominatedNodeName":"n1"}}`, somePod.Name, somePod.UID)}
+	if !slices.Equal(patches, want) {
+		t.Errorf("the API was asked %q, want %q", patches, want)
 	}
 }
 

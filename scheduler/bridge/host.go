@@ -12,14 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	policylisters "k8s.io/client-go/listers/policy/v1"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	pb "tutti/scheduler/bridge/bridgev1"
 )
 
-// host is what the bridge asks of the scheduler around it. All but snapshot, protected, evict and event are called under
-// the table's lock, and call nothing back.
+// host is what the bridge asks of the scheduler around it. The first four are called under the table's lock, and call
+// nothing back.
 type host interface {
 	// waits tells whether the pod is held at Permit and no signal took it out of there yet.
 	waits(types.UID) bool
@@ -29,6 +30,8 @@ type host interface {
 
 	snapshot() ([]*framework.NodeInfo, error)
 	protected(*v1.Pod) bool
+	nominated(node string) []*v1.Pod
+	nominate(pods map[*v1.Pod]string)
 	evict(pod *v1.Pod, preemptor types.UID, reason string) error
 	event(*pb.EventRecord)
 }
@@ -88,6 +91,52 @@ func selects(b *policy.PodDisruptionBudget, pod *v1.Pod) bool {
 	return err == nil && !selector.Empty() && selector.Matches(labels.Set(pod.Labels))
 }
 
+func (h *frameworkHost) nominated(node string) (pods []*v1.Pod) {
+	for _, p := range h.NominatedPodsForNode(node) {
+		pods = append(pods, p.Pod)
+	}
+	return pods
+}
+
+// nominate reserves nodes for pods: at once in the scheduler's memory, and in their status, from where a cycle of theirs
+// reads it and a restarted scheduler too. A pod whose status can't be written has its room until its next cycle.
+func (h *frameworkHost) nominate(places map[*v1.Pod]string) {
+	logger := klog.Background().WithValues("plugin", h.plugin)
+	var fresh []*v1.Pod
+	for pod, node := range places {
+		info, err := framework.NewPodInfo(pod)
+		if err != nil {
+			logger.Error(err, "bridge: a pod can't be nominated", "pod", klog.KObj(pod))
+			continue
+		}
+		h.AddNominatedPod(logger, info, &framework.NominatingInfo{NominatingMode: framework.ModeOverride, NominatedNodeName: node})
+		if pod.Status.NominatedNodeName != node {
+			fresh = append(fresh, pod)
+		}
+	}
+	workqueue.ParallelizeUntil(h.ctx, parallelWrites, len(fresh), func(i int) {
+		ctx, cancel := context.WithTimeout(h.ctx, evictTimeout)
+		defer cancel()
+		pod := fresh[i]
+		err := h.patchStatus(ctx, pod, map[string]any{"nominatedNodeName": places[pod]})
+		if err != nil && !apierrors.IsNotFound(err) {
+			logger.Error(err, "bridge: a nomination can't be written", "pod", klog.KObj(pod))
+		}
+	})
+}
+
+// parallelWrites is as many as the framework has threads of its own by default.
+const parallelWrites = 16
+
+func (h *frameworkHost) patchStatus(ctx context.Context, pod *v1.Pod, status map[string]any) error {
+	// The uid: not another pod of that name.
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": status})
+	if err == nil {
+		_, err = h.ClientSet().CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	}
+	return err
+}
+
 // evictTimeout bounds the API calls of one victim: they run in the scheduling cycle, as the framework's own do.
 const evictTimeout = 5 * time.Second
 
@@ -97,19 +146,12 @@ func (h *frameworkHost) evict(pod *v1.Pod, _ types.UID, reason string) error {
 	}
 	ctx, cancel := context.WithTimeout(h.ctx, evictTimeout)
 	defer cancel()
-	pods := h.ClientSet().CoreV1().Pods(pod.Namespace)
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID}, // not another pod of that name
-		"status": map[string]any{"conditions": []v1.PodCondition{{
-			Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler,
-			Message: reason, LastTransitionTime: metav1.Now(),
-		}}},
-	})
+	err := h.patchStatus(ctx, pod, map[string]any{"conditions": []v1.PodCondition{{
+		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler,
+		Message: reason, LastTransitionTime: metav1.Now(),
+	}}})
 	if err == nil {
-		_, err = pods.Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	}
-	if err == nil {
-		err = pods.Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+		err = h.ClientSet().CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err

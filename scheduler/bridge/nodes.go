@@ -149,6 +149,16 @@ func (s *server) nodesVictims(nodes []*framework.NodeInfo, pod *v1.Pod, req *pb.
 		for _, name := range names {
 			item.Free = append(item.Free, free(n, name))
 		}
+		for _, p := range s.host.nominated(n.Node().Name) {
+			key, _ := s.table.groupOf(p)
+			if priorityOf(p) < req.Priority || string(p.UID) == req.Uid || key != "" && slices.Contains(req.Groups, key) {
+				continue
+			}
+			r := requests(p)
+			for i, name := range names {
+				item.Free[i] -= amount(r, name)
+			}
+		}
 		for _, p := range n.Pods {
 			if priorityOf(p.Pod) >= req.Priority {
 				continue

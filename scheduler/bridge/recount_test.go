@@ -28,6 +28,8 @@ func TestCountersEqualARecount(t *testing.T) {
 				}
 			}
 			w.clear()
+			w.clock.now = w.clock.now.Add(remarked)
+			w.clock.fire()
 			if err := w.check(); err != nil {
 				t.Fatal(err)
 			}

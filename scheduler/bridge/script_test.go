@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -178,6 +179,21 @@ func (h *scriptHost) snapshot() ([]*framework.NodeInfo, error) {
 
 func (h *scriptHost) protected(p *v1.Pod) bool { return h.guarded[p.UID] }
 
+func (h *scriptHost) nominated(node string) (pods []*v1.Pod) {
+	for _, p := range h.pods {
+		if p.Status.NominatedNodeName == node {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
+
+func (h *scriptHost) nominate(places map[*v1.Pod]string) {
+	for p, node := range places {
+		h.effects = append(h.effects, fmt.Sprintf("nominate %s for %s", p.UID, node))
+	}
+}
+
 func (h *scriptHost) evict(p *v1.Pod, preemptor types.UID, reason string) error {
 	if h.stuck[p.UID] {
 		return fmt.Errorf("the API server refuses")
@@ -216,7 +232,7 @@ func (h *scriptHost) play(step map[string]json.RawMessage) error {
 			h.table.podChanged(old)
 		}
 		h.table.podChanged(&pod)
-		return err
+		return errors.Join(err, h.compare(step, read, false))
 	}
 	for key, set := range map[string]map[types.UID]bool{"decided": h.decided, "protected": h.guarded, "unevictable": h.stuck} {
 		var uid types.UID
@@ -300,6 +316,11 @@ func (h *scriptHost) playMore(step map[string]json.RawMessage, read func(string,
 			return fmt.Errorf("%s\nreply (-want +got):\n%s", step["request"], diff)
 		}
 	}
+	return h.compare(step, read, fire)
+}
+
+// compare holds what the bridge did to what the script says.
+func (h *scriptHost) compare(step map[string]json.RawMessage, read func(string, any) (bool, error), fire bool) error {
 	var effects []string
 	if has, err := read("effects", &effects); !has || err != nil {
 		return err

@@ -200,8 +200,21 @@ func (s *server) snapshot(uid string) ([]*framework.NodeInfo, *v1.Pod, *pb.Respo
 	return nodes, pod, nil
 }
 
-// evict deletes running pods, after a DisruptionTarget condition, and rejects waiting ones.
+// evict nominates who is to have the room, then deletes running pods, after a DisruptionTarget condition, and rejects
+// waiting ones.
 func (s *server) evict(req *pb.PodsEvict) *pb.PodsEvictReply {
+	reply := &pb.PodsEvictReply{}
+	places := map[*v1.Pod]string{}
+	for _, of := range req.Places {
+		for i, pod := range s.table.alike(types.UID(of.Uid), len(of.Nodes)) {
+			if string(pod.UID) == req.PreemptorUid {
+				reply.Node = of.Nodes[i]
+			} else {
+				places[pod] = of.Nodes[i]
+			}
+		}
+	}
+	s.host.nominate(places)
 	failed := map[string]string{}
 	for _, uid := range s.table.evict(req.Uids, req.Reason) {
 		pod := s.table.podByUID(types.UID(uid))
@@ -211,7 +224,6 @@ func (s *server) evict(req *pb.PodsEvict) *pb.PodsEvictReply {
 			failed[uid] = err.Error()
 		}
 	}
-	reply := &pb.PodsEvictReply{}
 	for _, uid := range req.Uids {
 		if why, bad := failed[uid]; bad {
 			reply.Failed = append(reply.Failed, &pb.Lost{Uid: uid, Why: why})

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
 	pb "tutti/scheduler/bridge/bridgev1"
@@ -92,6 +93,24 @@ func (t *Table) shapes(req *pb.GroupShapes, beside func() bool) *pb.GroupShapesR
 		reply.Shapes = append(reply.Shapes, s.Shape)
 	}
 	return reply
+}
+
+// alike are the unscheduled members of the pod's shape, the oldest first, as many as are asked for.
+func (t *Table) alike(uid types.UID, most int) (pods []*v1.Pod) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	of := t.members[uid]
+	if of == nil {
+		return nil
+	}
+	key := of.shapeNow().key
+	all := sortedByAge(of.group.members, func(m *member) bool {
+		return m.state == pb.Member_UNSCHEDULED && m.shapeNow().key == key
+	})
+	for _, m := range all[:min(most, len(all))] {
+		pods = append(pods, m.pod)
+	}
+	return pods
 }
 
 // asked are the resources of which the pod wants some, its place among the pods included.

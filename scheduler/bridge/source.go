@@ -102,6 +102,24 @@ func (s *source) facts(pod *v1.Pod) map[string]string {
 	return facts
 }
 
+// marks are the values of all labels and annotations that the sources name.
+func (s *sources) marks(pod *v1.Pod) (all []string) {
+	if s == nil {
+		return nil
+	}
+	for _, src := range s.list {
+		all = append(all, pod.Labels[src.GetLabel()], pod.Annotations[src.GetAnnotation()], src.role(pod))
+		for _, name := range src.Facts {
+			value, ok := pod.Labels[name]
+			if !ok {
+				value = pod.Annotations[name]
+			}
+			all = append(all, value)
+		}
+	}
+	return all
+}
+
 func gvr(r *pb.Resource) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: r.GetGroup(), Version: r.GetVersion(), Resource: r.GetResource()}
 }

@@ -162,12 +162,25 @@ func (t *Table) refresh(pod *v1.Pod) {
 	t.upsert(now)
 }
 
+// remarked is how long after labels or annotations of a member changed its group is woken. The scheduling queue hears of the
+// change by an informer's handler of its own, and may be the later one.
+const remarked = 100 * time.Millisecond
+
 func (t *Table) upsert(pod *v1.Pod) {
 	if h := t.holds[pod.UID]; h != nil && pod.Spec.NodeName != "" && h.GroupLeaveReply_Was == pb.GroupLeaveReply_RELEASED {
 		delete(t.holds, pod.UID) // the binding is in the API: nothing is pending any more
 	}
 	src, key := t.sources.of(pod)
 	m := t.members[pod.UID]
+	if m != nil && key != "" && !slices.Equal(t.sources.marks(m.pod), t.sources.marks(pod)) {
+		t.clock.AfterFunc(remarked, func() {
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			if g := t.groups[key]; g != nil {
+				t.activateAll(g, "")
+			}
+		})
+	}
 	deadline := time.Time{} // a held member that changes its group takes it along
 	if m != nil && m.group.key != key {
 		deadline = m.group.deadline

@@ -720,6 +720,10 @@ pub struct NodesVictims {
     pub limit: u32,
     #[prost(int32, tag = "5")]
     pub priority: i32,
+    /// Room for which pods are nominated isn't free, where they have this priority or a higher one and belong to none of
+    /// these groups.
+    #[prost(string, repeated, tag = "6")]
+    pub groups: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct NodesVictimsReply {
@@ -767,8 +771,9 @@ pub struct Victim {
     #[prost(bool, tag = "8")]
     pub terminating: bool,
 }
-/// Evicts running pods (delete, with a DisruptionTarget condition) and rejects waiting ones.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+/// Makes room: nominates those who are to have it, so that nobody of the same or a lower priority takes it meanwhile; then
+/// evicts running pods (delete, with a DisruptionTarget condition) and rejects waiting ones.
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PodsEvict {
     #[prost(string, repeated, tag = "1")]
     pub uids: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
@@ -776,6 +781,17 @@ pub struct PodsEvict {
     pub preemptor_uid: ::prost::alloc::string::String,
     #[prost(string, tag = "3")]
     pub reason: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "4")]
+    pub places: ::prost::alloc::vec::Vec<Places>,
+}
+/// Nodes for the unscheduled members of one shape, oldest first. The preemptor counts as unscheduled.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Places {
+    /// of the shape, as GroupShapes tells it
+    #[prost(string, tag = "1")]
+    pub uid: ::prost::alloc::string::String,
+    #[prost(string, repeated, tag = "2")]
+    pub nodes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PodsEvictReply {
@@ -783,6 +799,9 @@ pub struct PodsEvictReply {
     pub evicted: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(message, repeated, tag = "2")]
     pub failed: ::prost::alloc::vec::Vec<Lost>,
+    /// The preemptor's own place, or "". It isn't nominated by the host: the answer of its PostFilter does that.
+    #[prost(string, tag = "3")]
+    pub node: ::prost::alloc::string::String,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct EventRecord {

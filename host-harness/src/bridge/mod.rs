@@ -44,6 +44,9 @@ pub trait Cluster {
     /// Why it can't be, a few words.
     fn evict(&mut self, uid: &str, preemptor_uid: &str, reason: &str) -> Result<(), String>;
 
+    /// Nominates a pod for a node, in the scheduler's memory and in the pod's status.
+    fn nominate_pod(&mut self, uid: &str, node: &str);
+
     /// What a pod asks of a node; None when the lister doesn't have it.
     fn demand(&self, uid: &str) -> Option<Demand>;
 
@@ -69,6 +72,10 @@ pub trait Cluster {
     /// Allocatable less requested of each resource, node by node, milli for cpu. With a priority, room held by pods of a
     /// lower one counts as free.
     fn nodes_free(&self, indices: &[u32], resources: &[String], evict_below: Option<i32>) -> Vec<i64>;
+
+    /// The pods that are nominated for the node at `index` and have at least this priority: uid, and requests of the asked
+    /// resources.
+    fn node_nominated(&self, index: u32, resources: &[String], priority: i32) -> Vec<(String, Vec<i64>)>;
 
     /// The pods on the node at `index` of a priority below `priority`, in any order.
     fn node_victims(&self, index: u32, resources: &[String], priority: i32) -> Vec<Victim>;
@@ -280,9 +287,9 @@ impl Bridge {
         })
     }
 
-    /// A pod was added or updated.
-    pub fn pod_changed(&mut self, pod: &Pod) {
-        self.table.pod_changed(pod);
+    /// A pod was added or updated. A held one that has left its group is rejected.
+    pub fn pod_changed(&mut self, pod: &Pod, cluster: &mut dyn Cluster) {
+        self.table.pod_changed(pod, cluster);
     }
 
     /// A pod is gone from the API.

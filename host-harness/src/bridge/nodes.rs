@@ -46,9 +46,16 @@ pub(super) fn victims(
         let mut victims = cluster.node_victims(index, &call.resources, call.priority);
         victims
             .sort_by(|a, b| (a.priority, Reverse(a.start_ms), &a.uid).cmp(&(b.priority, Reverse(b.start_ms), &b.uid)));
+        let mut free = cluster.nodes_free(&[index], &call.resources, None);
+        for (uid, requests) in cluster.node_nominated(index, &call.resources, call.priority) {
+            if uid != call.uid && !table.group_of(&uid).is_some_and(|group| call.groups.iter().any(|own| own == group))
+            {
+                free.iter_mut().zip(requests).for_each(|(free, request)| *free -= request);
+            }
+        }
         v1::NodeVictims {
             name: cluster.node_name(index).to_owned(),
-            free: cluster.nodes_free(&[index], &call.resources, None),
+            free,
             victims: victims
                 .into_iter()
                 .map(|v| v1::Victim {

@@ -17,6 +17,10 @@ const MEMBERS_PAGE: u32 = 1000;
 /// A deadline that has passed.
 const OVER_MS: i64 = 1;
 
+/// A group is woken so long after labels or annotations of a member changed. The scheduling queue hears of the change by
+/// itself, and may be the later one.
+const REMARKED_MS: i64 = 100;
+
 /// Members in order: by creation, then uid.
 type Order = BTreeSet<(i64, String)>;
 
@@ -33,6 +37,7 @@ pub(super) struct Table {
     /// Groups with someone held.
     holders: u32,
     blocked: BTreeSet<(Reverse<i64>, i64, String)>,
+    /// When, which, and the group's key or the pod's uid.
     timers: BTreeSet<(i64, Timer, String)>,
     /// The last GroupAllow that let its caller pass, by caller: a repeat with the same bytes gets the same answer.
     granted: HashMap<String, (Vec<u8>, v1::GroupAllowReply)>,
@@ -67,6 +72,10 @@ enum Hold {
 enum Timer {
     Deadline,
     Backoff,
+    /// Since a member's labels or annotations changed.
+    Remarked,
+    /// Of a held pod in no group: it lost its label between its cycle's start and Permit.
+    Stray,
 }
 
 #[derive(Debug, Default)]
@@ -114,10 +123,12 @@ impl Table {
         Ok(())
     }
 
-    pub(super) fn pod_changed(&mut self, pod: &Pod) {
+    pub(super) fn pod_changed(&mut self, pod: &Pod, cluster: &mut dyn Cluster) {
         if !pod.node.is_empty() && self.holds.get(&pod.uid) == Some(&Hold::Released) {
             self.end_hold(&pod.uid);
         }
+        let sources = self.sources.as_deref().unwrap_or_default();
+        let remarked = self.pods.get(&pod.uid).is_some_and(|entry| !marks(sources, &entry.pod).eq(marks(sources, pod)));
         match self.pods.get_mut(&pod.uid) {
             Some(entry) => entry.pod.clone_from(pod),
             None => {
@@ -125,6 +136,14 @@ impl Table {
             }
         }
         self.refresh(&pod.uid);
+        if self.group_of(&pod.uid).is_none() && self.waits(&pod.uid) {
+            // No group's deadline would ever end its wait. It is tried again as the pod that it is now.
+            cluster.reject(&pod.uid, "the pod left its group while it was held");
+            self.hold(&pod.uid, Hold::Rejected);
+        }
+        if remarked && let Some(key) = self.group_of(&pod.uid).map(str::to_owned) {
+            self.timers.insert((cluster.now_ms() + REMARKED_MS, Timer::Remarked, key));
+        }
     }
 
     pub(super) fn pod_deleted(&mut self, uid: &str) {
@@ -261,6 +280,8 @@ impl Table {
                     if group.deadline_ms == 0 { call.join_until_ms } else { group.deadline_ms.min(call.join_until_ms) };
                 self.set_deadline(&own, earliest);
                 self.settle(&own);
+            } else if self.group_of(&call.uid).is_none() {
+                self.timers.insert((call.join_until_ms, Timer::Stray, call.uid.clone()));
             }
         }
         Ok(reply)
@@ -462,6 +483,16 @@ impl Table {
 
     pub(super) fn evict(&mut self, call: &v1::PodsEvict, cluster: &mut dyn Cluster) -> v1::PodsEvictReply {
         let mut reply = v1::PodsEvictReply::default();
+        for places in &call.places {
+            let alike = self.alike(&places.uid, cluster);
+            for (uid, node) in alike.into_iter().zip(&places.nodes) {
+                if uid == call.preemptor_uid {
+                    reply.node.clone_from(node);
+                } else {
+                    cluster.nominate_pod(&uid, node);
+                }
+            }
+        }
         for uid in &call.uids {
             let outcome = match self.holds.get(uid) {
                 Some(Hold::Waiting) => {
@@ -478,6 +509,17 @@ impl Table {
             }
         }
         reply
+    }
+
+    /// The unscheduled members of the pod's shape, oldest first.
+    fn alike(&self, uid: &str, cluster: &dyn Cluster) -> Vec<String> {
+        let shape = |uid: &str| {
+            let entry = self.pods.get(uid)?;
+            let place = entry.place.as_ref()?;
+            Some((&place.key, &place.role, entry.pod.priority, cluster.demand(uid)?))
+        };
+        let Some(wanted) = shape(uid) else { return Vec::new() };
+        self.unscheduled(wanted.0).filter(|uid| shape(uid).as_ref() == Some(&wanted)).map(str::to_owned).collect()
     }
 
     /// The key of a pod's group.
@@ -507,8 +549,14 @@ impl Table {
                     };
                     self.reject(&key, &format!("group {key}: {why} with {held} waiting"), cluster);
                 }
-                Timer::Backoff => {
+                Timer::Backoff | Timer::Remarked => {
                     self.activate(&key, "", cluster);
+                }
+                Timer::Stray => {
+                    if self.waits(&key) && self.group_of(&key).is_none() {
+                        cluster.reject(&key, "held in no group until its deadline");
+                        self.hold(&key, Hold::Rejected);
+                    }
                 }
             }
         }
@@ -706,6 +754,22 @@ fn membership(sources: &[v1::GroupSource], pod: &Pod) -> Option<(usize, String, 
     })
 }
 
+/// The values of all labels and annotations that the sources name.
+fn marks<'a>(sources: &'a [v1::GroupSource], pod: &'a Pod) -> impl Iterator<Item = Option<&'a String>> {
+    sources.iter().flat_map(move |source| {
+        let value = source.value_from.as_ref().and_then(|from| match from {
+            ValueFrom::Label(name) => pod.labels.get(name),
+            ValueFrom::Annotation(name) => pod.annotations.get(name),
+        });
+        let role = source.role_from.as_ref().and_then(|from| match from {
+            RoleFrom::RoleLabel(name) => pod.labels.get(name),
+            RoleFrom::RoleAnnotation(name) => pod.annotations.get(name),
+        });
+        let facts = source.facts.iter().map(|name| pod.labels.get(name).or_else(|| pod.annotations.get(name)));
+        [value, role].into_iter().chain(facts)
+    })
+}
+
 fn blocked_place(block: &v1::Blocked) -> (Reverse<i64>, i64, String) {
     (Reverse(block.rank), block.since_ms, block.key.clone())
 }
@@ -741,6 +805,8 @@ mod tests {
 
         fn activate(&mut self, _: &[String]) {}
 
+        fn nominate_pod(&mut self, _: &str, _: &str) {}
+
         fn evict(&mut self, _: &str, _: &str, _: &str) -> Result<(), String> {
             Ok(())
         }
@@ -772,6 +838,10 @@ mod tests {
         }
 
         fn nodes_free(&self, _: &[u32], _: &[String], _: Option<i32>) -> Vec<i64> {
+            Vec::new()
+        }
+
+        fn node_nominated(&self, _: u32, _: &[String], _: i32) -> Vec<(String, Vec<i64>)> {
             Vec::new()
         }
 
@@ -839,7 +909,7 @@ mod tests {
     fn play(table: &mut Table, cluster: &mut Fake, step: &Step) {
         let name = |uid: &usize| UIDS[*uid].to_owned();
         match step {
-            Step::Pod(pod) => table.pod_changed(pod),
+            Step::Pod(pod) => table.pod_changed(pod, cluster),
             Step::Gone(uid) => table.pod_deleted(UIDS[*uid]),
             Step::Allow { uid, key, other, at_least, join_ms, decided } => {
                 cluster.decided = *decided;

@@ -151,6 +151,19 @@ impl Cluster for Core {
         }
     }
 
+    fn nominate_pod(&mut self, uid: &str, node: &str) {
+        let (Some(id), Some(node_id)) = (self.known(uid), self.node_ids.get(node).copied()) else { return };
+        if self.pod(id).scheduling.nominated == Some(node_id) {
+            return;
+        }
+        self.nominate(id, Some(node_id));
+        let pod = self.pod(id).key.clone();
+        self.note(What::Nominated { pod, node: node.to_owned() });
+        if !self.api_away() {
+            self.update_pod(id, |pod| node.clone_into(&mut pod.status.nominated_node_name));
+        }
+    }
+
     fn evict(&mut self, uid: &str, preemptor_uid: &str, reason: &str) -> Result<(), String> {
         let id = self.known(uid).ok_or("it is gone")?;
         if self.pod(id).info.pod.metadata.deletion_timestamp.is_some() {
@@ -244,6 +257,16 @@ impl Cluster for Core {
             }
         }
         all
+    }
+
+    fn node_nominated(&self, index: u32, resources: &[String], priority: i32) -> Vec<(String, Vec<i64>)> {
+        let asked = self.asked(resources);
+        let nominated = self.nominated.get(&self.snapshot_node(index)).into_iter().flatten();
+        nominated
+            .map(|id| self.pod(*id))
+            .filter(|entry| entry.info.priority >= priority)
+            .map(|entry| (entry.uid.to_string(), amounts(&asked, |number| entry.info.request(number), 1).collect()))
+            .collect()
     }
 
     fn node_victims(&self, index: u32, resources: &[String], priority: i32) -> Vec<Victim> {

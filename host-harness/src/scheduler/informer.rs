@@ -41,13 +41,13 @@ impl Simulator {
                 // Whatever changed since has a notice of its own.
                 let info = Rc::clone(&core.pod(id).info);
                 if with_plugin {
-                    world.bridge.pod_changed(&bridge_pod(core, id));
+                    world.bridge.pod_changed(&bridge_pod(core, id), core);
                 }
                 core.pod_appeared(id, &info);
             }
             Notice::PodUpdated { id, old, new } => {
                 if with_plugin && core.pod(id).exists {
-                    world.bridge.pod_changed(&bridge_pod(core, id));
+                    world.bridge.pod_changed(&bridge_pod(core, id), core);
                 }
                 core.pod_changed(id, &old, &new);
             }

@@ -238,7 +238,7 @@ impl Simulator {
             self.plugin = Some(start()?);
             for id in &ids {
                 let pod = informer::bridge_pod(&self.world.core, *id);
-                self.world.bridge.pod_changed(&pod);
+                self.world.bridge.pod_changed(&pod, &mut self.world.core);
             }
             let asked = if self.plugin.as_ref().is_some_and(|p| p.implements(kube_scheduler_abi::Export::Enqueue)) {
                 self.call(|p, w| p.enqueue(w)).map_err(|status| status.reason)?

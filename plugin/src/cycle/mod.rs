@@ -8,6 +8,7 @@ mod scoring;
 
 use std::collections::BTreeMap;
 
+use self::room::Open;
 use crate::bridge::{
     Calls, Error, GroupActivate, GroupAllow, GroupBackoff, GroupGet, GroupLeave, GroupReject, GroupState,
     group_leave_reply::Was,
@@ -34,6 +35,26 @@ pub struct Member {
     pub preempts: bool,
     /// What it says about its gang itself.
     pub facts: BTreeMap<String, String>,
+}
+
+/// What of a pod only PostFilter needs to know.
+#[derive(Clone, Copy, Debug)]
+pub struct Wants {
+    /// A node is kept for it.
+    pub has_place: bool,
+    /// What beside room it wants of its node.
+    pub rules: Rules,
+}
+
+/// Rules about the pods around a pod, by what a plan of preemption can do about them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rules {
+    /// None.
+    None,
+    /// No two members on one node.
+    Apart,
+    /// Any others: whether they would be met isn't known before the room is there.
+    Unseen,
 }
 
 /// A gang as it stands.
@@ -71,8 +92,19 @@ type NoView = Box<(Reason, Option<GroupState>)>;
 pub struct Refusal {
     /// Why.
     pub reason: String,
-    /// Whether preempting other pods could help.
-    pub preemption_may_help: bool,
+    /// What PostFilter is to do about it.
+    pub then: Then,
+}
+
+/// What PostFilter does with a pod that PreFilter refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Nothing; a place kept for the pod is given up, since it would keep others off.
+    GiveUp,
+    /// Nothing; a place kept for the pod stays its own, for the pods there are about to end.
+    KeepPlace,
+    /// Evicting other pods could help.
+    Preempt,
 }
 
 /// What PreFilter found.
@@ -104,6 +136,8 @@ pub enum PostFilter {
     Evicted(Option<String>),
     /// Nothing can be done; the text is empty where PreFilter has said it all.
     Refuse(String),
+    /// Nothing needs to be done.
+    Keep,
 }
 
 /// The extension points, for one call.
@@ -193,7 +227,8 @@ impl<B: Calls> Cycle<'_, B> {
             } else {
                 own.state.note.clone()
             };
-            return PreFilter::Refuse(Refusal { reason, preemption_may_help: false });
+            let then = if backoff.cause == Cause::Victims { Then::KeepPlace } else { Then::GiveUp };
+            return PreFilter::Refuse(Refusal { reason, then });
         }
         let open = match self.open_nodes(member, &views) {
             Ok(open) => open,
@@ -202,7 +237,7 @@ impl<B: Calls> Cycle<'_, B> {
                 self.stand_back(own, next, &behind.to_string());
                 self.give_way(&views, &behind);
                 self.count_refusal(&behind);
-                return PreFilter::Refuse(Refusal { reason: behind.to_string(), preemption_may_help: false });
+                return PreFilter::Refuse(Refusal { reason: behind.to_string(), then: Then::GiveUp });
             }
         };
         let links_waiting = views[1..].iter().filter(|view| view.waiting() > 0).count();
@@ -210,7 +245,7 @@ impl<B: Calls> Cycle<'_, B> {
         // Without figures there is no refusal: Filter decides.
         if (!waiting || others_hold)
             && let Ok(need) = self.need(&views, member)
-            && let Ok(Err(short)) = self.fits(&need, open.as_deref(), None)
+            && let Ok(Err(short)) = self.fits(&need, open.as_ref(), None)
         {
             // It would fit but for the room kept for another.
             let head = own
@@ -235,12 +270,16 @@ impl<B: Calls> Cycle<'_, B> {
             self.give_way(&views, &reason);
             self.block(member, own, &need);
             self.count_refusal(&reason);
-            let preemption_may_help = self.config.preemption
-                && member.preempts
-                && matches!(self.fits(&need, None, Some(member.priority)), Ok(Ok(())));
-            return PreFilter::Refuse(Refusal { reason: text, preemption_may_help });
+            let preempt = self.may_evict(member, backoff)
+                && matches!(self.fits(&need, open.as_ref(), Some(member.priority)), Ok(Ok(())));
+            let then = if preempt { Then::Preempt } else { Then::GiveUp };
+            return PreFilter::Refuse(Refusal { reason: text, then });
         }
-        open.map_or(PreFilter::Go, PreFilter::Only)
+        open.and_then(Open::only).map_or(PreFilter::Go, PreFilter::Only)
+    }
+
+    fn may_evict(&self, member: &Member, backoff: Backoff) -> bool {
+        self.config.preemption && member.preempts && !backoff.in_vain
     }
 
     /// A look in vain while the gang stands back doesn't make it stand back longer each time.
@@ -289,14 +328,22 @@ impl<B: Calls> Cycle<'_, B> {
     }
 
     /// The pod found no node. `refused` is what PreFilter said of it in this cycle.
-    pub fn post_filter(&self, member: &Member, refused: Option<&Refusal>) -> PostFilter {
-        if refused.is_some_and(|refused| !refused.preemption_may_help) {
-            return PostFilter::Refuse(String::new());
+    pub fn post_filter(&self, member: &Member, refused: Option<&Refusal>, wants: Wants) -> PostFilter {
+        match refused.map(|refused| refused.then) {
+            Some(Then::GiveUp) => return PostFilter::Refuse(String::new()),
+            Some(Then::KeepPlace) => return PostFilter::Keep,
+            Some(Then::Preempt) | None => {}
         }
         let Ok(views) = self.views(member) else { return PostFilter::Refuse(String::new()) };
         let own = &views[0];
         if own.is_free() {
             return PostFilter::Single;
+        }
+        if refused.is_none() && own.backoff().cause == Cause::Victims && !wants.has_place {
+            // The room that was made is kept for others of the gang: it's their turn.
+            let call = GroupActivate { key: own.id.key(), except_uid: member.uid.clone() };
+            let _ = self.bridge.group_activate(call);
+            return PostFilter::Refuse(own.state.note.clone());
         }
         let need = self.need(&views, member).ok();
         let mut said = String::new();
@@ -311,22 +358,31 @@ impl<B: Calls> Cycle<'_, B> {
                 short: need.as_ref().and_then(|need| self.fits(need, None, None).ok()?.err()),
             };
             said = reason.to_string();
+            // Pods were evicted for it, and still a node is lacking: by rules that no plan sees. It mustn't go on like that.
+            let in_vain = backoff.in_vain || backoff.cause == Cause::Victims;
             if own.spec.strict {
                 // Where nobody was held the gang took nothing from others, so it may look again when room comes free.
                 let held = views.iter().any(|view| view.waiting() > 0);
-                backoff = self.next_backoff(own, false, if held { Cause::Failed } else { Cause::NoRoom });
+                let cause = if held { Cause::Failed } else { Cause::NoRoom };
+                backoff = Backoff { in_vain, ..self.next_backoff(own, false, cause) };
                 self.stand_back(own, backoff, &said);
                 self.give_way(&views, &reason);
                 if let Some(need) = &need {
                     self.block(member, own, need);
                 }
                 self.count_rejection(&reason);
+            } else if in_vain && !backoff.in_vain {
+                backoff.in_vain = true;
+                self.stand_back(own, backoff, &said);
             }
         }
         // What gave way a moment ago is free only in the next snapshot: a plan made now would evict too many.
         let gave_way = refused.is_none() && views.iter().any(|view| view.waiting() > 0);
-        if let (Some(need), true, false) = (&need, self.config.preemption && member.preempts, gave_way)
-            && let Some(evicted) = self.preempt(member, own, backoff, need)
+        let may_evict = self.may_evict(member, backoff) && wants.rules != Rules::Unseen;
+        if let (Some(need), true, false) = (&need, may_evict, gave_way)
+            // Room that is kept for another gang isn't this one's to clear.
+            && let Ok(open) = self.open_nodes(member, &views)
+            && let Some(evicted) = self.preempt(member, &views, backoff, need, wants.rules, open.as_ref())
         {
             return evicted;
         }
@@ -342,12 +398,12 @@ impl<B: Calls> Cycle<'_, B> {
         match left.was() {
             Was::Nothing => {}
             Was::Released => {
-                // The queue tries the pod again by itself, a while later each time. The timer is for one that was let go and
-                // rejected in the same moment, which the queue leaves parked.
                 if let Ok(view) = self.view(&member.gang, Some(member)) {
-                    let backoff = view.backoff().restate(view.state.now_ms, self.config.backoff());
+                    let key = member.gang.key();
+                    let (now, limits) = (view.state.now_ms, self.config.backoff());
+                    let backoff = view.backoff().after_failed_binding(&key, now, limits);
                     let _ = self.bridge.group_backoff(GroupBackoff {
-                        key: member.gang.key(),
+                        key,
                         until_ms: backoff.until_ms,
                         attempt: backoff.attempt(),
                         note: view.state.note,
@@ -435,6 +491,6 @@ impl<B: Calls> Cycle<'_, B> {
             }
         }
         self.count_refusal(reason);
-        PreFilter::Refuse(Refusal { reason: note, preemption_may_help: false })
+        PreFilter::Refuse(Refusal { reason: note, then: Then::GiveUp })
     }
 }

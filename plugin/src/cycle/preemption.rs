@@ -1,8 +1,9 @@
 //! Room for a whole gang at the cost of pods of lower priority.
 
-use super::{Cycle, Member, PostFilter, View};
+use super::room::Open;
+use super::{Cycle, Member, PostFilter, Rules, View};
 use crate::bridge::{
-    Calls, Error, GroupMembers, NodesVictims, PodsEvict, Victim,
+    Calls, Error, GroupMembers, NodesVictims, Places, PodsEvict, Victim,
     member::State::{Bound, Running, Waiting},
 };
 use crate::gang::fit::Need;
@@ -16,44 +17,70 @@ use crate::order::Names;
 const PAGE: u32 = 256;
 
 impl<B: Calls> Cycle<'_, B> {
-    /// Evicts whom it takes to fit everyone missing, if that is possible. `None`: nothing was done.
-    pub(super) fn preempt(&self, member: &Member, own: &View, backoff: Backoff, need: &Need) -> Option<PostFilter> {
+    /// Evicts whom it takes to fit everyone missing on the open nodes, if that is possible, and has the room kept for them.
+    /// `None`: nothing was done.
+    pub(super) fn preempt(
+        &self,
+        member: &Member,
+        views: &[View],
+        backoff: Backoff,
+        need: &Need,
+        rules: Rules,
+        open: Option<&Open>,
+    ) -> Option<PostFilter> {
+        let own = &views[0];
         // The least important member says whom the gang may evict.
         let shapes = need.parts.iter().flat_map(|part| &part.shapes);
         let priority = shapes.map(|shape| shape.priority).chain([member.priority]).min().unwrap_or(0);
         let mut seats = need.seats();
-        let (ground, ending) = self.ground(need, &mut seats, priority).ok()?;
-        let uids: Vec<String> = seats.iter().map(|(_, uid)| uid.clone()).collect();
-        let seats: Vec<Seats> = seats.into_iter().map(|(seat, _)| seat).collect();
-        let plan = ground.plan(&seats)?;
-        let mut count = ending;
-        if !plan.victims.is_empty() {
-            let reply = self
-                .bridge
-                .pods_evict(PodsEvict {
-                    uids: plan.victims.clone(),
-                    preemptor_uid: member.uid.clone(),
-                    reason: format!("makes room for gang {}", member.gang),
-                })
-                .ok()?;
-            self.evicted(&reply);
-            count = u32::try_from(reply.evicted.len()).unwrap_or(u32::MAX).saturating_add(ending);
+        let groups: Vec<String> = views.iter().map(|view| view.id.key()).collect();
+        let (mut ground, ending) = self.ground(need, &mut seats, priority, &groups, open).ok()?;
+        let (mut seats, uids): (Vec<Seats>, Vec<String>) = seats.into_iter().unzip();
+        if rules == Rules::Apart {
+            // As if each node had one more thing to give, which each member needs.
+            seats.iter_mut().for_each(|seat| seat.requests.push(1));
+            ground.sites.iter_mut().for_each(|site| site.free.push(1));
         }
-        if count == 0 {
+        let plan = ground.plan(&seats)?;
+        if plan.victims.is_empty() && ending == 0 {
             // Everyone fits as it is: what kept the pod from its node isn't room.
+            return None;
+        }
+        let places = uids.into_iter().zip(&plan.places).map(|(uid, sites)| Places {
+            uid,
+            nodes: sites.iter().map(|&site| ground.sites[site].name.clone()).collect(),
+        });
+        let reply = self
+            .bridge
+            .pods_evict(PodsEvict {
+                places: places.collect(),
+                uids: plan.victims,
+                preemptor_uid: member.uid.clone(),
+                reason: format!("makes room for gang {}", member.gang),
+            })
+            .ok()?;
+        if !reply.evicted.is_empty() {
+            self.evicted(&reply);
+        }
+        let count = u32::try_from(reply.evicted.len()).unwrap_or(u32::MAX).saturating_add(ending);
+        if count == 0 {
             return None;
         }
         let reason = Reason::Victims { gang: own.id.clone(), count };
         let until_ms = backoff.until_ms.max(own.state.now_ms);
         self.stand_back(own, Backoff { cause: Cause::Victims, until_ms, ..backoff }, &reason.to_string());
-        // Which of the places is this pod's is known where it stands for its shape, or all are alike.
-        let mine = uids.iter().position(|uid| *uid == member.uid).or_else(|| (uids.len() == 1).then_some(0));
-        let node = mine.and_then(|s| plan.places[s].first()).map(|&site| ground.sites[site].name.clone());
-        Some(PostFilter::Evicted(node))
+        Some(PostFilter::Evicted(Some(reply.node).filter(|node| !node.is_empty())))
     }
 
-    /// The nodes that admit any of the seats, what runs there, and how many pods are about to end.
-    fn ground(&self, need: &Need, seats: &mut [(Seats, String)], priority: i32) -> Result<(Ground, u32), Error> {
+    /// The open nodes that admit any of the seats, what runs there, and how many pods are about to end.
+    fn ground(
+        &self,
+        need: &Need,
+        seats: &mut [(Seats, String)],
+        priority: i32,
+        groups: &[String],
+        open: Option<&Open>,
+    ) -> Result<(Ground, u32), Error> {
         let mut ground = Ground::default();
         let (mut nodes, mut gangs) = (Names::default(), Names::default());
         let mut ending = 0;
@@ -63,11 +90,15 @@ impl<B: Calls> Cycle<'_, B> {
                 resources: need.resources.clone(),
                 limit: PAGE,
                 priority,
+                groups: groups.to_vec(),
                 ..NodesVictims::default()
             };
             loop {
                 let page = self.bridge.nodes_victims(call.clone())?;
                 for node in page.items {
+                    if open.is_some_and(|open| !open.has(&node.name)) {
+                        continue;
+                    }
                     let (site, is_new) = nodes.number(&node.name);
                     seat.sites.push(site);
                     if !is_new {
@@ -75,6 +106,9 @@ impl<B: Calls> Cycle<'_, B> {
                     }
                     let mut free = node.free;
                     free.resize(need.resources.len(), 0);
+                    if let Some(open) = open {
+                        open.leave(&node.name, &need.resources, &mut free);
+                    }
                     for victim in node.victims {
                         if victim.terminating {
                             ending += 1;

@@ -14,11 +14,38 @@ use crate::order::{Names, ordered};
 /// Nodes per page: some tens of KB of reply.
 const PAGE: u32 = 1024;
 
+/// Where a gang may go while room is kept for another.
+pub(super) struct Open {
+    /// Sorted.
+    names: Vec<String>,
+    /// Whether these aren't all.
+    closed: bool,
+    kept: Reservation,
+}
+
+impl Open {
+    /// The names, unless all nodes are open.
+    pub(super) fn only(self) -> Option<Vec<String>> {
+        self.closed.then_some(self.names)
+    }
+
+    pub(super) fn has(&self, node: &str) -> bool {
+        self.names.binary_search_by(|name| name.as_str().cmp(node)).is_ok()
+    }
+
+    /// Takes what is kept on the node out of its free room.
+    pub(super) fn leave(&self, node: &str, resources: &[String], free: &mut [i64]) {
+        for (name, free) in resources.iter().zip(free) {
+            *free = free.saturating_sub(self.kept.amount(node, name));
+        }
+    }
+}
+
 /// Free room as the bridge tells it.
 struct Free<'a, B> {
     bridge: &'a B,
-    /// Only these nodes, sorted; all where absent.
-    open: Option<&'a [String]>,
+    /// Only there; everywhere where absent.
+    open: Option<&'a Open>,
     /// Room held by pods of lower priority than this counts as free.
     evict_below: Option<i32>,
 }
@@ -37,9 +64,15 @@ impl<B: Calls> Nodes for Free<'_, B> {
         };
         pages(self.bridge, call, |page| {
             page.free.chunks_exact(resources.len().max(1)).enumerate().all(|(i, free)| {
-                let is_open =
-                    self.open.is_none_or(|open| page.names.get(i).is_some_and(|n| open.binary_search(n).is_ok()));
-                !is_open || see(free)
+                match (self.open, page.names.get(i)) {
+                    (None, _) => see(free),
+                    (Some(open), Some(name)) if open.has(name) => {
+                        let mut free = free.to_vec();
+                        open.leave(name, resources, &mut free);
+                        see(&free)
+                    }
+                    _ => true,
+                }
             })
         })
     }
@@ -78,7 +111,7 @@ impl<B: Calls> Cycle<'_, B> {
     pub(super) fn fits(
         &self,
         need: &Need,
-        open: Option<&[String]>,
+        open: Option<&Open>,
         evict_below: Option<i32>,
     ) -> Result<Result<(), Short>, Error> {
         need.check(&mut Free { bridge: self.bridge, open, evict_below })
@@ -104,11 +137,11 @@ impl<B: Calls> Cycle<'_, B> {
         self.view(&id, None).is_ok_and(|view| quorum::exists(&view.spec, &view.state).is_ok())
     }
 
-    /// Nodes on which the gang keeps clear of the room kept for another, sorted; `None` for all nodes.
+    /// Where the gang keeps clear of the room kept for another; `None` for everywhere.
     ///
     /// # Errors
     /// The gang must wait for its turn.
-    pub(super) fn open_nodes(&self, member: &Member, views: &[View]) -> Result<Option<Vec<String>>, Box<Reason>> {
+    pub(super) fn open_nodes(&self, member: &Member, views: &[View]) -> Result<Option<Open>, Box<Reason>> {
         if self.config.fairness == Fairness::None {
             return Ok(None);
         }
@@ -124,7 +157,7 @@ impl<B: Calls> Cycle<'_, B> {
             need.parts.iter().flat_map(|part| &part.shapes).map(|shape| shape.requests[column]).max()
         };
         let requests: Vec<i64> = kept.resources.iter().map(|name| largest(name).unwrap_or(0)).collect();
-        Ok(self.clear_of(&kept, &member.uid, &requests))
+        Ok(self.clear_of(kept, &member.uid, &requests))
     }
 
     /// As `open_nodes`, for a pod without a gang.
@@ -141,10 +174,10 @@ impl<B: Calls> Cycle<'_, B> {
         let head = state.head.filter(|head| head.rank >= i64::from(priority) && self.is_alive(head))?;
         let kept = Reservation::from_note(&head.note);
         let requests: Vec<i64> = kept.resources.iter().map(|name| request(name)).collect();
-        self.clear_of(&kept, uid, &requests)
+        self.clear_of(kept, uid, &requests)?.only()
     }
 
-    fn clear_of(&self, kept: &Reservation, uid: &str, requests: &[i64]) -> Option<Vec<String>> {
+    fn clear_of(&self, kept: Reservation, uid: &str, requests: &[i64]) -> Option<Open> {
         if kept.nodes.is_empty() {
             return None;
         }
@@ -161,11 +194,12 @@ impl<B: Calls> Cycle<'_, B> {
             }
             true
         });
-        if seen.is_err() || !closed {
+        if seen.is_err() {
             return None;
         }
         let by_name = ordered(open.len(), &|a, b| open[a].cmp(&open[b]));
-        Some(by_name.into_iter().map(|i| core::mem::take(&mut open[i])).collect())
+        let names = by_name.into_iter().map(|i| core::mem::take(&mut open[i])).collect();
+        Some(Open { names, closed, kept })
     }
 
     /// Puts the gang in line for room, and keeps room for it if it comes first.
@@ -205,6 +239,11 @@ impl<B: Calls> Cycle<'_, B> {
     }
 
     fn keep(&self, member: &Member, need: &Need, before: &Reservation) -> Result<Option<Reservation>, Error> {
+        // Pods of its own priority end too.
+        let below = member.priority.saturating_add(1);
+        if need.floor.iter().any(|&floor| floor > 0) && self.fits(need, None, Some(below))?.is_err() {
+            return Ok(None);
+        }
         let mut nodes: Vec<Candidate> = Vec::new();
         let mut index = Names::default();
         let mut seats = need.seats();
@@ -215,8 +254,7 @@ impl<B: Calls> Cycle<'_, B> {
                     resources: need.resources.clone(),
                     with_names: true,
                     evict_lower: whole,
-                    // Pods of its own priority end too.
-                    priority: member.priority.saturating_add(1),
+                    priority: below,
                     ..NodesFree::default()
                 };
                 pages(self.bridge, call, |page| {

@@ -69,9 +69,12 @@ pub struct Backoff {
     pub cause: Cause,
     /// Its end.
     pub until_ms: i64,
+    /// Since the last start pods were evicted for it, and it found no node all the same.
+    pub in_vain: bool,
 }
 
 const CAUSE_SHIFT: u32 = 30;
+const IN_VAIN: u32 = 1 << 29;
 
 /// Base and cap of the backoff.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +103,7 @@ impl Backoff {
             3 => Cause::Incomplete,
             _ => Cause::Failed,
         };
-        Self { tries: attempt & ((1 << CAUSE_SHIFT) - 1), cause, until_ms }
+        Self { tries: attempt & (IN_VAIN - 1), cause, until_ms, in_vain: attempt & IN_VAIN != 0 }
     }
 
     /// As kept in the host's state.
@@ -112,7 +115,7 @@ impl Backoff {
             Cause::Victims => 2,
             Cause::Incomplete => 3,
         };
-        self.tries | cause << CAUSE_SHIFT
+        self.tries | cause << CAUSE_SHIFT | if self.in_vain { IN_VAIN } else { 0 }
     }
 
     /// Whether the gang must stand back now.
@@ -135,9 +138,20 @@ impl Backoff {
     /// The backoff after one more failed try.
     #[must_use]
     pub fn next(self, key: &str, cause: Cause, now_ms: i64, limits: BackoffLimits) -> Self {
-        let tries = self.tries.saturating_add(1).min((1 << CAUSE_SHIFT) - 1);
+        let tries = self.tries.saturating_add(1).min(IN_VAIN - 1);
         let delay = delay_ms(key, tries, limits);
-        Self { tries, cause, until_ms: now_ms.saturating_add(i64::try_from(delay).unwrap_or(i64::MAX)) }
+        Self { tries, cause, until_ms: now_ms.saturating_add(i64::try_from(delay).unwrap_or(i64::MAX)), ..self }
+    }
+
+    /// A look at last after a binding has failed. The scheduler's queue tries the pod by itself, a while later each time,
+    /// which an earlier look would cut short; this one is for a pod that the queue has left parked.
+    #[must_use]
+    pub fn after_failed_binding(self, key: &str, now_ms: i64, limits: BackoffLimits) -> Self {
+        if self.until_ms > now_ms {
+            return self;
+        }
+        let longest = i64::try_from(delay_ms(key, IN_VAIN, limits)).unwrap_or(i64::MAX);
+        Self { cause: Cause::Incomplete, until_ms: now_ms.saturating_add(longest), ..self }
     }
 
     /// Whether a gang that stands back for lack of room may look again before the end. Each look restarts the backoff, so
@@ -213,10 +227,12 @@ mod tests {
     #[test]
     fn cause_and_tries_travel_in_one_figure() {
         for cause in [Cause::Failed, Cause::NoRoom, Cause::Victims, Cause::Incomplete] {
-            for tries in [0, 1, 77, (1 << CAUSE_SHIFT) - 1] {
-                let backoff = Backoff { tries, cause, until_ms: 5 };
+            for (tries, in_vain) in [(0, false), (1, true), (77, false), (IN_VAIN - 1, true), (IN_VAIN - 1, false)] {
+                let backoff = Backoff { tries, cause, until_ms: 5, in_vain };
                 assert_eq!(Backoff::from_state(backoff.attempt(), 5), backoff);
-                assert_eq!(backoff.next("k", cause, 0, BackoffLimits::default()).cause, cause);
+                let next = backoff.next("k", cause, 0, BackoffLimits::default());
+                assert_eq!((next.cause, next.in_vain), (cause, in_vain));
+                assert_eq!(Backoff::from_state(next.attempt(), next.until_ms), next);
             }
         }
     }
@@ -225,17 +241,30 @@ mod tests {
     fn being_incomplete_holds_nothing_back() {
         let limits = BackoffLimits::default();
         let restate = Backoff::from_state(2, 0).restate(1000, limits);
-        assert_eq!(restate, Backoff { tries: 2, cause: Cause::Incomplete, until_ms: 6000 });
+        assert_eq!(restate, Backoff { tries: 2, cause: Cause::Incomplete, until_ms: 6000, in_vain: false });
         assert!(!restate.is_in_force(1000));
         assert_eq!(restate.restate(2000, limits), restate);
-        let failed = Backoff { tries: 2, cause: Cause::Failed, until_ms: 6000 };
+        let failed = Backoff { cause: Cause::Failed, ..restate };
         assert_eq!(failed.restate(1000, limits), failed);
+    }
+
+    #[test]
+    fn after_a_failed_binding_gangs_differ_and_nobody_comes_before_the_queue() {
+        let limits = BackoffLimits::default();
+        let look = |key| Backoff::from_state(0, 0).after_failed_binding(key, 1000, limits);
+        let (a, b) = (look("x-k8s.io/ns/ga"), look("x-k8s.io/ns/gb"));
+        // The queue's longest backoff is 10 s.
+        assert!([a, b].iter().all(|l| (11_000..=38_500).contains(&l.until_ms)), "{a:?} {b:?}");
+        assert_ne!(a.until_ms, b.until_ms);
+        assert_eq!(a, look("x-k8s.io/ns/ga"));
+        assert!(!a.is_in_force(1000));
+        assert_eq!(a.after_failed_binding("x-k8s.io/ns/ga", 2000, limits), a, "the first look isn't put off");
     }
 
     #[test]
     fn only_lack_of_room_is_looked_at_again() {
         let limits = BackoffLimits::default();
-        let start = Backoff { tries: 4, cause: Cause::NoRoom, until_ms: 0 };
+        let start = Backoff { tries: 4, cause: Cause::NoRoom, until_ms: 0, in_vain: false };
         let backoff = start.restarted("k", 10_000, limits);
         assert!(!backoff.may_look_again("k", 10_500, limits));
         assert!(backoff.may_look_again("k", 11_000, limits));

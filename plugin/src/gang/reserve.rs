@@ -83,6 +83,13 @@ impl Reservation {
         self.nodes.binary_search_by(|(name, _)| name.as_str().cmp(node)).ok().map(|i| self.nodes[i].1.as_slice())
     }
 
+    /// How much of a resource is kept on a node.
+    #[must_use]
+    pub fn amount(&self, node: &str, resource: &str) -> i64 {
+        let column = self.resources.iter().position(|name| name == resource);
+        column.and_then(|column| Some(self.kept(node)?[column])).unwrap_or(0)
+    }
+
     /// Whether the kept room is exactly enough for the seats, on nodes that still have it.
     fn still_serves(&self, resources: &[String], seats: &[Seats], nodes: &[Candidate]) -> bool {
         let room: Vec<Vec<i64>> = nodes

@@ -237,7 +237,7 @@ macro_rules! lists_of {
 }
 
 lists_of! {
-    put GroupSource, Quorum;
+    put GroupSource, Places, Quorum;
     take Lost, Member, NodeVictims, QuorumState, Shape, Victim
 }
 
@@ -347,8 +347,9 @@ requests! {
     GroupMembers { 1: key, 2: offset, 3: limit }
     ObjectGet { 1: resource, 2: namespace, 3: name }
     NodesFree { 1: uid, 2: resources, 3: offset, 4: limit, 5: with_names, 6: topology_key, 7: evict_lower, 8: priority }
-    NodesVictims { 1: uid, 2: resources, 3: offset, 4: limit, 5: priority }
-    PodsEvict { 1: uids, 2: preemptor_uid, 3: reason }
+    NodesVictims { 1: uid, 2: resources, 3: offset, 4: limit, 5: priority, 6: groups }
+    PodsEvict { 1: uids, 2: preemptor_uid, 3: reason, 4: places }
+    Places { 1: uid, 2: nodes }
     EventRecord { 1: resource, 2: kind, 3: namespace, 4: name, 5: uid, 6: warning, 7: reason, 8: note }
     MetricAdd { 1: name, 2: labels, 3: value, 4: help }
     MetricObserve { 1: name, 2: labels, 3: value, 4: help }
@@ -379,7 +380,7 @@ replies! {
     NodesVictimsReply { 1: generation, 2: nodes, 3: next_offset, 4: items }
     NodeVictims { 1: name, 2: free, 3: victims }
     Victim { 1: uid, 2: priority, 3: start_ms, 4: requests, 5: group, 6: waiting, 7: protected, 8: terminating }
-    PodsEvictReply { 1: evicted, 2: failed }
+    PodsEvictReply { 1: evicted, 2: failed, 3: node }
 }
 
 #[cfg(test)]
