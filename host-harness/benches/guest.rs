@@ -224,6 +224,10 @@ impl bridge::Cluster for Still {
         Ok(())
     }
 
+    fn held_on(&self, _: &str) -> Option<&str> {
+        None
+    }
+
     fn nominate_pod(&mut self, _: &str, _: &str) {}
 
     fn demand(&self, _: &str) -> Option<bridge::Demand> {

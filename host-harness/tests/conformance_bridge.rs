@@ -94,6 +94,13 @@ impl Stage {
             "unevictable" => {
                 cluster.unevictable.insert(text(&value));
             }
+            "held_on" => {
+                cluster.places = serde_json::from_value(value).map_err(|e| e.to_string())?;
+            }
+            "node_gone" => {
+                bridge.node_gone(&text(&value), cluster);
+                step.insert("effects".into(), cluster.take_effects());
+            }
             "nodes" => cluster.nodes = value.as_array().cloned().ok_or("no list")?,
             "object" => cluster.objects.push(value),
             "served" => cluster.served.push(value),
@@ -158,6 +165,7 @@ struct Fake {
     decided: BTreeSet<String>,
     protected: BTreeSet<String>,
     unevictable: BTreeSet<String>,
+    places: BTreeMap<String, String>,
     effects: Vec<String>,
 }
 
@@ -196,6 +204,10 @@ impl Cluster for Fake {
 
     fn activate(&mut self, uids: &[String]) {
         self.effects.push(format!("activate {}", uids.join(" ")));
+    }
+
+    fn held_on(&self, uid: &str) -> Option<&str> {
+        self.places.get(uid).map(String::as_str)
     }
 
     fn nominate_pod(&mut self, uid: &str, node: &str) {

@@ -19,11 +19,13 @@ import (
 	pb "tutti/scheduler/bridge/bridgev1"
 )
 
-// host is what the bridge asks of the scheduler around it. The first four are called under the table's lock, and call
+// host is what the bridge asks of the scheduler around it. The first five are called under the table's lock, and call
 // nothing back.
 type host interface {
 	// waits tells whether the pod is held at Permit and no signal took it out of there yet.
 	waits(types.UID) bool
+	// heldOn is the node where the pod that is held at Permit has its place.
+	heldOn(types.UID) string
 	allow(types.UID)
 	reject(uid types.UID, reason string)
 	activate([]*v1.Pod)
@@ -47,6 +49,13 @@ type frameworkHost struct {
 var _ host = (*frameworkHost)(nil)
 
 func (h *frameworkHost) waits(uid types.UID) bool { return h.GetWaitingPod(uid) != nil }
+
+func (h *frameworkHost) heldOn(uid types.UID) string {
+	if w := h.GetWaitingPod(uid); w != nil {
+		return w.GetPod().Spec.NodeName
+	}
+	return ""
+}
 
 func (h *frameworkHost) allow(uid types.UID) {
 	if w := h.GetWaitingPod(uid); w != nil {

@@ -67,6 +67,7 @@ type scriptHost struct {
 	decided map[types.UID]bool
 	guarded map[types.UID]bool
 	stuck   map[types.UID]bool
+	places  map[types.UID]string
 	effects []string
 }
 
@@ -143,6 +144,8 @@ func newScriptHost() *scriptHost {
 }
 
 // The host's side of the bridge.
+
+func (h *scriptHost) heldOn(uid types.UID) string { return h.places[uid] }
 
 func (h *scriptHost) waits(uid types.UID) bool { return !h.decided[uid] }
 
@@ -247,6 +250,14 @@ func (h *scriptHost) play(step map[string]json.RawMessage) error {
 		delete(h.pods, uid)
 		h.table.podChanged(old)
 		return err
+	}
+	if ok, err := read("held_on", &h.places); ok || err != nil {
+		return err
+	}
+	var node string
+	if ok, err := read("node_gone", &node); ok || err != nil {
+		h.table.nodeGone(node)
+		return errors.Join(err, h.compare(step, read, false))
 	}
 	var nodes []*v1.Node
 	if ok, err := read("nodes", &nodes); ok || err != nil {

@@ -130,8 +130,28 @@ func (t *Table) start(ctx context.Context, handle framework.Handle) {
 				klog.ErrorS(err, "bridge: pods can't be followed")
 			}
 		}
+		nodes := handle.SharedInformerFactory().Core().V1().Nodes().Informer()
+		if _, err := nodes.AddEventHandler(cache.ResourceEventHandlerFuncs{DeleteFunc: func(obj any) {
+			if name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(obj); err == nil {
+				t.nodeGone(name)
+			}
+		}}); err != nil {
+			klog.ErrorS(err, "bridge: nodes can't be followed")
+		}
 		go ended.Run(ctx.Done())
 	})
+}
+
+// nodeGone rejects who is held on a node that went. The framework would bind them to it.
+func (t *Table) nodeGone(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for uid, h := range t.holds {
+		if h.GroupLeaveReply_Was == pb.GroupLeaveReply_WAITING && h.via.heldOn(uid) == name {
+			h.via.reject(uid, "node "+name+" is gone")
+			t.setHold(uid, &hold{GroupLeaveReply_Was: pb.GroupLeaveReply_REJECTED, via: h.via})
+		}
+	}
 }
 
 // podChanged looks at what the informers hold now, not at what the event says: events of the two informers come in no

@@ -44,6 +44,9 @@ pub trait Cluster {
     /// Why it can't be, a few words.
     fn evict(&mut self, uid: &str, preemptor_uid: &str, reason: &str) -> Result<(), String>;
 
+    /// The node where a pod that is held at Permit has its place.
+    fn held_on(&self, uid: &str) -> Option<&str>;
+
     /// Nominates a pod for a node, in the scheduler's memory and in the pod's status.
     fn nominate_pod(&mut self, uid: &str, node: &str);
 
@@ -295,6 +298,11 @@ impl Bridge {
     /// A pod is gone from the API.
     pub fn pod_deleted(&mut self, uid: &str) {
         self.table.pod_deleted(uid);
+    }
+
+    /// A node is gone: who is held on it is rejected.
+    pub fn node_gone(&mut self, name: &str, cluster: &mut dyn Cluster) {
+        self.table.node_gone(name, cluster);
     }
 
     /// A custom resource was added, updated or deleted: activates the unscheduled members of the group it describes.

@@ -153,6 +153,17 @@ impl Table {
         }
     }
 
+    /// Rejects who is held on a node that went. The framework would bind them to it.
+    pub(super) fn node_gone(&mut self, name: &str, cluster: &mut dyn Cluster) {
+        let waiting = self.holds.iter().filter(|(_, hold)| **hold == Hold::Waiting).map(|(uid, _)| uid);
+        let mut there: Vec<String> = waiting.filter(|uid| cluster.held_on(uid) == Some(name)).cloned().collect();
+        there.sort_unstable();
+        for uid in there {
+            cluster.reject(&uid, &format!("node {name} is gone"));
+            self.hold(&uid, Hold::Rejected);
+        }
+    }
+
     pub(super) fn object_changed(
         &mut self,
         resource: &v1::Resource,
@@ -804,6 +815,10 @@ mod tests {
         fn reject(&mut self, _: &str, _: &str) {}
 
         fn activate(&mut self, _: &[String]) {}
+
+        fn held_on(&self, _: &str) -> Option<&str> {
+            None
+        }
 
         fn nominate_pod(&mut self, _: &str, _: &str) {}
 

@@ -151,6 +151,11 @@ impl Cluster for Core {
         }
     }
 
+    fn held_on(&self, uid: &str) -> Option<&str> {
+        let waiting = self.waiting.get(self.by_uid.get(uid)?)?;
+        Some(&self.node(waiting.node).name)
+    }
+
     fn nominate_pod(&mut self, uid: &str, node: &str) {
         let (Some(id), Some(node_id)) = (self.known(uid), self.node_ids.get(node).copied()) else { return };
         if self.pod(id).scheduling.nominated == Some(node_id) {

@@ -75,6 +75,9 @@ impl Simulator {
                 let about = About::Node { old: Some(Rc::clone(&node)), new: None };
                 core.move_all(ClusterEvent { action: Bits::DELETE.0, about }, None);
                 core.set_node(&node.metadata.name, None);
+                if with_plugin {
+                    world.bridge.node_gone(&node.metadata.name, core);
+                }
             }
             Notice::Object(reference, version) => {
                 if core.observe(&reference) {
