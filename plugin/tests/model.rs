@@ -96,6 +96,8 @@ struct Group {
     blocked: Option<(u8, i64, Vec<u8>)>,
     /// Failed tries since the cluster last changed.
     fails: u8,
+    /// Pods were evicted for it, and it hasn't started since.
+    owed: bool,
     /// Members lost after their gang was let go, or by a race that no scheme inside the scheduler closes.
     lost: u8,
 }
@@ -158,6 +160,8 @@ enum Mutant {
     NoActivate,
     /// The plugin isn't told of Unreserve.
     NoUnreserve,
+    /// The bridge nominates nobody.
+    NoNomination,
 }
 
 #[derive(Clone, Debug)]
@@ -555,8 +559,9 @@ impl Calls for Bridged<'_> {
 
     fn pods_evict(&self, call: PodsEvict) -> Result<PodsEvictReply, Error> {
         let mut reply = PodsEvictReply { evicted: call.uids.clone(), ..PodsEvictReply::default() };
+        let nominates = self.cluster.mutant != Mutant::NoNomination;
         self.with(|state| {
-            for places in &call.places {
+            for places in call.places.iter().filter(|_| nominates) {
                 // The shape's uid is the caller's.
                 let g = pod_of(&places.uid).map(|p| state.pods[p].gang);
                 let unscheduled = (state.pods.iter_mut().enumerate())
@@ -662,6 +667,7 @@ impl Cluster {
             if !self.fits(&later, g) {
                 state.wrong = Some("evicted pods in vain");
             }
+            state.groups[g].owed = true;
             if !matches!(found, PostFilter::Evicted(_)) {
                 state.wrong = Some("evicted pods without saying so");
             }
@@ -683,6 +689,19 @@ impl Cluster {
             }
             Err(_) => Phase::Parked,
         };
+        let mut later = state.clone();
+        later.pods.iter_mut().filter(|p| matches!(p.phase, Phase::Ending(_))).for_each(|p| p.phase = Phase::Gone);
+        let own = usize::from(state.pods[pod].gang);
+        let taken = |g: usize| {
+            let more_important = self.gangs[g].3 > self.gangs[own].3;
+            state.groups[g].owed
+                && more_important
+                && self.live_members(state, g) >= self.min(g)
+                && !self.fits(&later, g)
+        };
+        if (0..state.groups.len()).any(taken) {
+            state.wrong = Some("took room that was made for others");
+        }
     }
 
     fn unreserve(&self, state: &mut State, pod: usize) {
@@ -1024,6 +1043,10 @@ fn clusters() -> Vec<(&'static str, Cluster)> {
             Cluster { gangs: vec![(2, 2, 1, 0), (2, 2, 1, 10)], running: vec![0], ..base.clone() },
         ),
         (
+            "a small gang comes while room is made",
+            Cluster { gangs: vec![(2, 2, 1, 0), (2, 2, 1, 10), (1, 0, 1, 0)], running: vec![0], ..base.clone() },
+        ),
+        (
             "a big gang and small ones",
             Cluster { gangs: vec![(3, 3, 1, 0), (1, 1, 1, 0), (1, 1, 1, 0)], nodes: vec![2, 1], ..base },
         ),
@@ -1056,6 +1079,7 @@ fn every_mutant_is_found_out() {
         Mutant::NoJitter,
         Mutant::NoActivate,
         Mutant::NoUnreserve,
+        Mutant::NoNomination,
     ] {
         let found = clusters().into_iter().find_map(|(name, cluster)| {
             let checker = Cluster { mutant, ..cluster }.checker().threads(2).finish_when(HasDiscoveries::AnyFailures);
