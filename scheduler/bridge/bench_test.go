@@ -229,12 +229,13 @@ func BenchmarkNodeNumberCycle(b *testing.B) {
 
 func BenchmarkPreFilter(b *testing.B) {
 	for _, c := range []struct {
-		name string
-		gang int
-	}{{"ordinary", 0}, {"gang-8", 8}, {"gang-200", 200}} {
+		name  string
+		gang  int
+		nodes int
+	}{{"ordinary", 0, 500}, {"gang-8", 8, 500}, {"gang-200", 200, 500}, {"gang-8-of-5000-nodes", 8, 5000}} {
 		b.Run(c.name, func(b *testing.B) {
 			pods := gang(c.gang)
-			h := newFakeHandle(benchNodes(500), pods...)
+			h := newFakeHandle(benchNodes(c.nodes), pods...)
 			p, _ := h.load(b, "plugin")
 			pod := bigPod("job-7")
 			if c.gang > 0 {

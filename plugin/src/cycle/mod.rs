@@ -247,15 +247,12 @@ impl<B: Calls> Cycle<'_, B> {
             && let Ok(need) = self.need(&views, member)
             && let Ok(Err(short)) = self.fits(&need, open.as_ref(), None)
         {
-            // It would fit but for the room kept for another.
-            let head = own
-                .state
-                .head
-                .as_ref()
-                .filter(|_| open.is_some() && matches!(self.fits(&need, None, None), Ok(Ok(()))));
-            let reason = match head {
-                Some(head) => Reason::behind(&own.id, &head.key),
-                None => Reason::NoRoom(own.id.clone(), short),
+            // It may fit but for the room kept for another; else what it lacks is said of all nodes, closed ones included.
+            let everywhere = open.as_ref().map(|_| self.fits(&need, None, None));
+            let reason = match (everywhere, &own.state.head) {
+                (Some(Ok(Ok(()))), Some(head)) => Reason::behind(&own.id, &head.key),
+                (Some(Ok(Err(short))), _) => Reason::NoRoom(own.id.clone(), short),
+                _ => Reason::NoRoom(own.id.clone(), short),
             };
             let next = self.next_backoff(own, standing_back, Cause::NoRoom);
             let text = if standing_back && backoff.cause == Cause::Victims {
