@@ -413,6 +413,27 @@ fn takes_what_clusters_print() {
     }
 }
 
+/// Every pod that waits says why, as on a cluster.
+#[test]
+fn no_pod_waits_without_a_reason() {
+    let dir = Dir::new();
+    let pod = "---\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: m, image: i}]}\n";
+    let gated = pod.replace("spec: {", "spec: {schedulingGates: [{name: example.com/g}], ");
+    dir.file("pod.yaml", [GPUS, pod].concat()).file("gated.yaml", [GPUS, &gated].concat()).file(
+        "error.wasm",
+        wat::parse_str(r#"(module (memory (export "memory") 1) (func (export "filter") (result i32) i32.const 1))"#)
+            .unwrap(),
+    );
+    for (line, why) in [
+        ("replay --no-plugin --format json gated.yaml", "Scheduling is blocked due to non-empty scheduling gates"),
+        ("replay --plugin error.wasm --format json --until 5s pod.yaml", "running \"Tutti\" filter plugin: "),
+    ] {
+        let output = dir.tutti(line);
+        let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(summary["pendingPods"][0]["reason"].as_str().unwrap().contains(why), "{output:?}");
+    }
+}
+
 #[test]
 fn gangs_of_two_conventions_are_two() {
     let dir = Dir::new();

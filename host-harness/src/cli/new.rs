@@ -28,8 +28,20 @@ const FILES: [(&str, &str); 4] = [
     (".cargo/config.toml", include_str!("../../../sdk/template/cargo-config.toml")),
 ];
 
+/// Names that `cargo new` refuses, too.
+#[rustfmt::skip]
+const TAKEN: [&str; 51] = [
+    "abstract", "alloc", "as", "async", "await", "become", "box", "break", "const", "continue", "core", "crate", "do", "dyn",
+    "else", "enum", "extern", "false", "final", "fn", "for", "if", "impl", "in", "let", "loop", "macro", "match", "mod", "move",
+    "mut", "override", "priv", "proc_macro", "pub", "ref", "return", "self", "static", "std", "struct", "super", "test", "trait",
+    "true", "try", "type", "unsafe", "use", "where", "while",
+];
+
 fn crate_name(text: &str) -> Result<String, String> {
     let letter = |c: char| c.is_ascii_lowercase();
+    if TAKEN.contains(&text) {
+        return Err(format!("{text} is a word of the language or a crate that comes with it; take another name"));
+    }
     if text.starts_with(letter) && text.chars().all(|c| letter(c) || c.is_ascii_digit() || c == '-' || c == '_') {
         Ok(text.to_owned())
     } else {

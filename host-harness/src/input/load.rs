@@ -12,6 +12,7 @@ use super::config::{self, Configuration};
 use super::document::{self, MAX_FILE_BYTES, Value};
 use super::duration::Millis;
 use super::strict::{self, Use};
+use super::validate;
 use crate::scenario::{self, ARRIVE_ANNOTATION, DURATION_ANNOTATION, Scenario};
 
 /// A fault of the input, with its place.
@@ -258,7 +259,10 @@ impl Loader {
             *self.left_out.entry((what, CUSTOM)).or_default() += 1;
             return;
         };
-        let faults = strict::check(document, kind);
+        let mut faults = strict::check(document, kind);
+        if faults.is_empty() {
+            faults = validate::check(document, kind);
+        }
         let bad = !faults.is_empty();
         faults.into_iter().for_each(|e| self.problem(file, e.line, e.message));
         if bad {

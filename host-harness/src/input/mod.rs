@@ -6,6 +6,7 @@ pub mod duration;
 mod limits;
 mod load;
 pub mod strict;
+mod validate;
 mod workload;
 
 pub use config::Configuration;

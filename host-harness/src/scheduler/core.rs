@@ -330,6 +330,12 @@ impl Core {
         if pod.metadata.creation_timestamp.is_none() {
             pod.metadata.creation_timestamp = Some(Time::from_unix_ms(self.unix_ms()));
         }
+        if !pod.spec.scheduling_gates.is_empty() {
+            // The API server says so, the scheduler never sees it.
+            let (message, now) =
+                ("Scheduling is blocked due to non-empty scheduling gates", Time::from_unix_ms(self.unix_ms()));
+            set_condition(&mut pod, "PodScheduled", "False", "SchedulingGated", message, now);
+        }
         self.version += 1;
         pod.metadata.resource_version = self.version.to_string();
         let uid: Rc<str> = pod.metadata.uid.as_str().into();

@@ -536,7 +536,11 @@ impl Simulator {
         let code = match Code::from_i32(status.code) {
             Some(Code::Success) => return Ok(()),
             Some(code) if is_rejection(Some(code)) => code,
-            _ => Code::Error,
+            _ => {
+                let reason =
+                    format!("running \"{}\" filter plugin: {}", self.world.core.config.plugin_name, status.reason);
+                return Err(Failure { plugin: plugin::GUEST, code: Code::Error, reason: Reason::Text(reason.into()) });
+            }
         };
         Err(Failure { plugin: plugin::GUEST, code, reason: Reason::Text(status.reason.into()) })
     }
