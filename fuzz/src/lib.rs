@@ -282,6 +282,13 @@ pub fn bridge(bytes: &[u8]) {
     with(Rc::new(host), || {
         let bridge = Bridge::new(Vec::new());
         let _ = bridge.group_get(GroupGet::default());
+        if let Ok(state) = bridge.group_state(&GroupGet::default()) {
+            let state = state.get();
+            let _ = (state.now_ms(), state.backoff_until_ms(), state.attempt(), state.note());
+            let _ = state.total().and_then(|total| total.waiting());
+            let _ = state.head().map(|head| head.map(|head| (head.key(), head.note())));
+            let _ = state.object().map(|object| object.map(|object| (object.uid(), object.json())));
+        }
         let _ = bridge.nodes_free(NodesFree::default());
         let _ = bridge.now();
     });
